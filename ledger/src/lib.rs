@@ -1,0 +1,1 @@
+//! Identity of tool executions.

@@ -1,0 +1,17 @@
+//! Time. Durations are measured on tokio's monotonic [`Instant`], so that tests can pause it; what is stored or
+//! compared with a date is [`UnixMillis`]. This is the only file that reads the wall clock: everything else is told.
+
+pub use tokio::time::Instant;
+
+/// Wall time in milliseconds since 1970-01-01T00:00:00Z.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+pub struct UnixMillis(pub u64);
+
+impl UnixMillis {
+    /// Reads the wall clock. A clock before 1970 reads as 1970.
+    #[allow(clippy::disallowed_methods, reason = "the one reader of the wall clock")]
+    pub fn now() -> Self {
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        Self(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+    }
+}

@@ -1,0 +1,2 @@
+//! Parse, load, run, exit code.
+fn main() {}

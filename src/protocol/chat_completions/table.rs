@@ -1,0 +1,4 @@
+//! The table.
+use crate::protocol::signal::Row;
+/// TODO
+pub const ROWS: &[Row] = &[];

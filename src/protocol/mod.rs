@@ -1,0 +1,120 @@
+//! Frames to meaning: one folder a dialect, the same files in each (`request.rs` what the request asks for and how it is
+//! edited in place, `stream.rs` events to [`Reading`]s, `fault.rs` error objects, `usage.rs` token counts, `table.rs` the
+//! first-visible-output rows, `reply.rs` errors and keep-alives in that dialect). A further dialect is a folder and an
+//! arm in [`Dialect`]'s methods.
+
+pub mod anthropic_messages;
+pub mod chat_completions;
+pub mod request;
+pub mod signal;
+
+use bytes::Bytes;
+use serde::Serialize;
+
+use crate::reply::Outward;
+use request::{RequestError, RequestFacts};
+use signal::{Fault, Row, StreamReader, Usage};
+
+/// A wire format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Dialect {
+    /// OpenAI Chat Completions and everything that speaks it.
+    ChatCompletions,
+    /// Anthropic Messages.
+    AnthropicMessages,
+}
+
+impl Dialect {
+    /// Every dialect of this build.
+    pub const ALL: [Self; 2] = [Self::ChatCompletions, Self::AnthropicMessages];
+
+    /// The name used in the configuration and the events.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ChatCompletions => "chat-completions",
+            Self::AnthropicMessages => "anthropic-messages",
+        }
+    }
+
+    /// The first-visible-output table.
+    pub fn table(self) -> &'static [Row] {
+        match self {
+            Self::ChatCompletions => chat_completions::table::ROWS,
+            Self::AnthropicMessages => anthropic_messages::table::ROWS,
+        }
+    }
+
+    /// What a request body asks for.
+    ///
+    /// # Errors
+    /// When the body is not one JSON object, names `model` twice, or a member the relay must read has the wrong type.
+    pub fn read_request(self, body: &Bytes) -> Result<RequestFacts, RequestError> {
+        match self {
+            Self::ChatCompletions => chat_completions::request::read(body),
+            Self::AnthropicMessages => anthropic_messages::request::read(body),
+        }
+    }
+
+    /// A reader for one attempt's stream. `choices` is the request's `n` (1 where the dialect has none).
+    pub fn stream_reader(self, choices: u32) -> Box<dyn StreamReader> {
+        match self {
+            Self::ChatCompletions => Box::new(chat_completions::stream::Reader::new(choices)),
+            Self::AnthropicMessages => Box::new(anthropic_messages::stream::Reader::new()),
+        }
+    }
+
+    /// The error object in a whole JSON body (of any status), if it is one in any shape this dialect's providers use.
+    pub fn body_fault(self, body: &[u8]) -> Option<Fault> {
+        match self {
+            Self::ChatCompletions => chat_completions::fault::of_body(body),
+            Self::AnthropicMessages => anthropic_messages::fault::of_body(body),
+        }
+    }
+
+    /// Reads a whole answer (not streamed).
+    pub fn read_answer(self, body: &[u8]) -> Answer {
+        match self {
+            Self::ChatCompletions => chat_completions::usage::of_answer(body),
+            Self::AnthropicMessages => anthropic_messages::usage::of_answer(body),
+        }
+    }
+
+    /// The JSON body of an error answer, in the shape that this dialect's SDKs parse, with the member `rubicon` at top level.
+    pub fn error_body(self, failure: &Outward) -> Bytes {
+        match self {
+            Self::ChatCompletions => chat_completions::reply::error_body(failure),
+            Self::AnthropicMessages => anthropic_messages::reply::error_body(failure),
+        }
+    }
+
+    /// The one in-stream error frame that every official SDK of the dialect raises (STREAMS.md 2.2), ready to send.
+    pub fn error_frame(self, failure: &Outward) -> Bytes {
+        match self {
+            Self::ChatCompletions => chat_completions::reply::error_frame(failure),
+            Self::AnthropicMessages => anthropic_messages::reply::error_frame(failure),
+        }
+    }
+
+    /// A keep-alive that clients of the dialect take without noticing. `ids` is true when the client asked for `id:` fields
+    /// (then openai-python needs a bare comment line without a blank line, STREAMS.md 2.1).
+    pub fn keepalive(self, ids: bool) -> Bytes {
+        match self {
+            Self::ChatCompletions => chat_completions::reply::keepalive(ids),
+            Self::AnthropicMessages => anthropic_messages::reply::keepalive(),
+        }
+    }
+}
+
+/// What a whole answer says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Answer {
+    /// It is JSON of the dialect's answer shape (`choices` / `type: message`), complete and without an error object.
+    pub valid: bool,
+    /// Tokens.
+    pub usage: Usage,
+    /// The finish reason as the provider wrote it.
+    pub finish_reason: Option<String>,
+    /// The model that the provider says it served.
+    pub served_model: Option<String>,
+}

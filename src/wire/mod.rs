@@ -1,0 +1,3 @@
+//! Bytes to frames: pure, incremental, bounded; knows no provider.
+
+pub mod sse;
