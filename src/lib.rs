@@ -12,5 +12,6 @@ pub mod protocol;
 pub mod relay;
 pub mod reply;
 pub mod serve;
+pub mod telemetry;
 pub mod upstream;
 pub mod wire;

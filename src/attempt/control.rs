@@ -257,3 +257,6 @@ pub fn cut_at(
         _ => budget.deadline,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,7 @@
 //! The composition root: builds every room, binds the listener, and takes it all down in numbered phases.
 
+pub mod run;
+
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
