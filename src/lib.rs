@@ -4,6 +4,7 @@ pub mod classify;
 pub mod clock;
 pub mod config;
 pub mod ids;
+pub mod mock;
 pub mod protocol;
 pub mod reply;
 pub mod wire;
