@@ -7,6 +7,7 @@ pub mod clock;
 pub mod config;
 pub mod contract;
 pub mod ids;
+pub mod mock;
 pub mod plan;
 pub mod protocol;
 pub mod relay;
