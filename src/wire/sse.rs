@@ -93,7 +93,7 @@ pub struct SseSplitter {
     line_start: usize,
     has_data: bool,
     has_field: bool,
-    /// The byte before the resume position is a CR that ended a line: a LF there belongs to it.
+    /// The byte before the resume position is a CR that ended a line of this block: a LF there belongs to it.
     after_cr: bool,
     /// Bytes searched or moved, for the tests of linear time.
     #[cfg(test)]
@@ -154,9 +154,6 @@ impl SseSplitter {
                 return Ok(None);
             };
             if std::mem::take(&mut self.after_cr) && first == LF {
-                if self.block_len() == 0 {
-                    return Ok(Some(self.give(1)));
-                }
                 self.resume += 1;
                 self.line_start += 1;
                 self.check(self.line_start, self.line_start)?;
@@ -270,16 +267,10 @@ impl SseSplitter {
 
     /// Gives the block that ends with a blank line, whose (first) end byte is the last of the block's `end` bytes.
     fn end_block(&mut self, end: usize, ends_in_cr: bool) -> SseBlock {
-        let mut len = self.resume + 1;
-        if ends_in_cr {
-            // At the limit the LF is left for later, as if the read ended here: no chunking is refused that another
-            // is not.
-            if end < self.limits.event_bytes_max && self.chunk.get(len) == Some(&LF) {
-                len += 1;
-            } else {
-                self.after_cr = true;
-            }
-        }
+        // At the limit the LF is left for later, as if the read ended here: no chunking is refused that another is not.
+        // A late LF needs no state: it reads as a blank line.
+        let has_lf = ends_in_cr && self.chunk.get(self.resume + 1) == Some(&LF);
+        let len = if has_lf && end < self.limits.event_bytes_max { self.resume + 2 } else { self.resume + 1 };
         self.give(len)
     }
 

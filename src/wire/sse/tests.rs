@@ -340,7 +340,10 @@ proptest! {
             ],
             0..80,
         ),
-        words in proptest::collection::vec(prop_oneof![Just("data:"), Just("data"), Just("event: e\r\n"), Just("\r\n\r\n")], 0..4),
+        words in proptest::collection::vec(
+            prop_oneof![Just("data:"), Just("data"), Just("event: e\r\n"), Just("\r\n\r\n")],
+            0..4,
+        ),
         seed in any::<u64>(),
         line_bytes_max in prop_oneof![3 => Just(1000_usize), 1 => 0..20_usize],
         event_bytes_max in prop_oneof![3 => Just(1000_usize), 1 => 0..40_usize],
