@@ -1,0 +1,41 @@
+//! `rubicon demo`: plays the scenes, narrates them, and stays up.
+
+use std::process::ExitCode;
+
+use clap::Args;
+
+use crate::demo::{Demo, Options, scene_names};
+
+/// Arguments of `rubicon demo`.
+#[derive(Debug, Args)]
+pub struct DemoArgs {
+    /// End after the scenes instead of staying up
+    #[arg(long)]
+    pub once: bool,
+    /// Break this scene's rule on purpose; the exit code must then be 1
+    #[arg(long = "break", value_name = "SCENE", value_parser = clap::builder::PossibleValuesParser::new(scene_names()))]
+    pub broken: Option<String>,
+    /// Play this scene only
+    #[arg(long, value_name = "SCENE", value_parser = clap::builder::PossibleValuesParser::new(scene_names()))]
+    pub only: Option<String>,
+}
+
+/// Plays; the exit code is 1 if a scene did not go as it must.
+pub async fn run(args: DemoArgs) -> ExitCode {
+    let demo = match Demo::start(&Options { broken: args.broken, only: args.only }).await {
+        Ok(demo) => demo,
+        Err(problem) => {
+            eprintln!("rubicon demo: {problem}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let mut out = std::io::stdout();
+    let good = demo.play(&mut out).await;
+    // A reader that is gone (`| head`) wants no more.
+    let stays = !args.once && good.is_ok() && demo.lines_to_try(&mut out).is_ok();
+    if stays && let Err(error) = tokio::signal::ctrl_c().await {
+        eprintln!("rubicon demo: {error}");
+    }
+    demo.stop().await;
+    if good.unwrap_or(false) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
