@@ -6,6 +6,7 @@
 pub mod anthropic_messages;
 pub mod chat_completions;
 pub mod json_object;
+pub mod json_walk;
 pub mod request;
 pub mod signal;
 
