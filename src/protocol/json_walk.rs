@@ -288,7 +288,9 @@ mod tests {
     #[test]
     fn a_walk_gives_paths_and_stays_bounded() {
         let mut seen = Vec::new();
-        walk("[{\"a\":[1,{\"b\":\"x\"}],\"c\":null},\"y\"]", |path, leaf| seen.push(format!("{} {leaf}", path.join("."))));
+        walk("[{\"a\":[1,{\"b\":\"x\"}],\"c\":null},\"y\"]", |path, leaf| {
+            seen.push(format!("{} {leaf}", path.join(".")))
+        });
         assert_eq!(seen, ["[].a.[] 1", "[].a.[].b \"x\"", "[].c null", "[] \"y\""]);
 
         let deep = format!("{}\"x\"{}", "{\"k\":[".repeat(50_000), "]}".repeat(50_000));
