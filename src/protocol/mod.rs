@@ -5,6 +5,8 @@
 
 pub mod anthropic_messages;
 pub mod chat_completions;
+pub mod json_object;
+pub mod json_walk;
 pub mod request;
 pub mod signal;
 

@@ -70,3 +70,90 @@ pub fn with_model(body: &Bytes, facts: &RequestFacts, name: &str) -> Bytes {
     edited.extend_from_slice(body.get(cut.end..).unwrap_or_default());
     Bytes::from(edited)
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::Value;
+
+    use super::*;
+    use crate::protocol::Dialect;
+
+    fn edited(body: &str, name: &str) -> String {
+        let body = Bytes::copy_from_slice(body.as_bytes());
+        let facts = Dialect::ChatCompletions.read_request(&body).unwrap();
+        String::from_utf8(with_model(&body, &facts, name).to_vec()).unwrap()
+    }
+
+    #[test]
+    fn only_the_model_changes() {
+        for (body, name, expected) in [
+            (r#"{"model":"a","x":1}"#, "b", r#"{"model":"b","x":1}"#),
+            (
+                " {\n\t\"x\": 1.50 ,\r\n \"model\" :  \"a\"\n} \n",
+                "b",
+                " {\n\t\"x\": 1.50 ,\r\n \"model\" :  \"b\"\n} \n",
+            ),
+            (r#"{"model":"g\u0070t\/5","x":"\ud800"}"#, "b", r#"{"model":"b","x":"\ud800"}"#),
+            (r#"{"mod\u0065l":"a"}"#, "b", r#"{"mod\u0065l":"b"}"#),
+            (
+                r#"{"x":{"model":"a"},"y":"\"model\":\"a\"","model":"a"}"#,
+                "b",
+                r#"{"x":{"model":"a"},"y":"\"model\":\"a\"","model":"b"}"#,
+            ),
+            (r#"{"model":"a"}"#, "q\"uo\\te é", r#"{"model":"q\"uo\\te é"}"#),
+            (r#"{"model":""}"#, "b", r#"{"model":"b"}"#),
+            ("{}", "b", r#"{"model":"b"}"#),
+            ("\n{ \t}\n", "b", "\n{\"model\":\"b\" \t}\n"),
+            (r#"  {  "x":1}"#, "b", r#"  {"model":"b",  "x":1}"#),
+            (r#"{"x":1,"x":2,"é":"{"}"#, "b", r#"{"model":"b","x":1,"x":2,"é":"{"}"#),
+        ] {
+            assert_eq!(edited(body, name), expected, "{body}");
+        }
+    }
+
+    #[test]
+    fn the_same_name_leaves_the_same_bytes() {
+        for body in [r#"{"model":"gpt-5"}"#, r#"{"model":"gpt\u002d5" }"#] {
+            assert_eq!(edited(body, "gpt-5"), body, "written with escapes or not");
+        }
+    }
+
+    proptest! {
+        /// Whatever else is in the body: the result is the body with one range replaced, and reads back with the new model.
+        #[test]
+        fn every_other_byte_stays(
+            before in prop::collection::vec(("[a-l]{0,3}", "[\\PC]{0,8}"), 0..4),
+            after in prop::collection::vec(("[a-l]{0,3}", "[\\PC]{0,8}"), 0..4),
+            model in prop::option::of("[\\PC]{0,8}"),
+            name in "[\\PC]{1,8}",
+            gap in "[ \t\r\n]{0,3}",
+        ) {
+            let write = |(key, value): &(String, String)| format!("{}{gap}:{gap}{}", Value::from(key.as_str()), Value::from(value.as_str()));
+            let mut parts: Vec<_> = before.iter().map(write).collect();
+            if let Some(model) = &model {
+                parts.push(write(&("model".to_owned(), model.clone())));
+            }
+            parts.extend(after.iter().map(write));
+            let body = format!("{gap}{{{gap}{}{gap}}}{gap}", parts.join(&format!("{gap},{gap}")));
+            let out = edited(&body, &name);
+
+            let facts = Dialect::ChatCompletions.read_request(&Bytes::from(out.clone())).unwrap();
+            prop_assert_eq!(facts.model.as_ref().map(|(model, _)| model.as_str()), Some(name.as_str()));
+            let quoted = Value::from(name.as_str()).to_string();
+            match &model {
+                Some(old) => {
+                    let old = write(&("model".to_owned(), old.clone()));
+                    let new = write(&("model".to_owned(), name.clone()));
+                    let at = gap.len() * 2 + 1 + before.iter().map(|p| write(p).len() + 1 + 2 * gap.len()).sum::<usize>();
+                    prop_assert_eq!(out, format!("{}{new}{}", &body[..at], &body[at + old.len()..]));
+                }
+                None => {
+                    let comma = if parts.is_empty() { "" } else { "," };
+                    let (head, tail) = body.split_at(gap.len() + 1);
+                    prop_assert_eq!(out, format!("{head}\"model\":{quoted}{comma}{tail}"));
+                }
+            }
+        }
+    }
+}

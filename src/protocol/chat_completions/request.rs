@@ -1,7 +1,420 @@
-//! Requests.
-use crate::protocol::request::{RequestError, RequestFacts};
+//! What a chat-completions request asks for.
+//!
+//! In: the body as the caller sent it. Out: [`RequestFacts`]. Members that decide what the relay does (`model`, `stream`, `n`) must
+//! have the right type, because a guess there would read the answer wrongly; every other member is the provider's to judge, passes
+//! untouched and counts as far as it is understood. The whole body is looked at once, in place; nothing of it is
+//! copied. Deliberately not here: which capability a route has, and editing (`protocol::request::with_model`).
+
 use bytes::Bytes;
-/// TODO
-pub fn read(_body: &Bytes) -> Result<RequestFacts, RequestError> {
-    Ok(RequestFacts::default())
+
+use super::hosted;
+use crate::protocol::json_object::{Member, Object, members as top_level};
+use crate::protocol::json_walk::{ELEMENT, elements, is_empty, member, text_bytes, walk};
+use crate::protocol::request::{RequestError, RequestFacts};
+
+/// Top-level members whose text goes to the model as input, whole.
+const DEFINITIONS: &[&str] = &["tools", "functions", "response_format"];
+
+/// Content part types and the capability that each needs.
+const PARTS: &[(&str, &str)] = &[
+    ("image_url", "image"),
+    ("input_image", "image"),
+    ("image", "image"),
+    ("input_audio", "audio"),
+    ("audio_url", "audio"),
+    ("video_url", "video"),
+    ("input_video", "video"),
+    ("file", "file"),
+    ("input_file", "file"),
+    ("file_url", "file"),
+    ("document", "file"),
+    ("document_url", "file"),
+];
+
+/// Strings in messages that are no text for the model: labels, and media, which providers count by other rules than length.
+const NO_TEXT: &[&str] = &[
+    "role",
+    "type",
+    "id",
+    "tool_call_id",
+    "file_id",
+    "url",
+    "image_url",
+    "file_url",
+    "document_url",
+    "data",
+    "file_data",
+    "detail",
+    "format",
+    "encrypted_content",
+    "signature",
+    "thought_signature",
+    "reasoning_opaque",
+    "media_type",
+    "mime_type",
+];
+
+/// Members, anywhere in the messages, that hold what only one account can read or use, and the pin that each is.
+const PINS: &[(&str, &str)] = &[
+    ("file_id", "file_id"),
+    ("encrypted_content", "encrypted_content"),
+    ("reasoning_opaque", "encrypted_content"), // GitHub Copilot
+    ("signature", "signature"),                // reasoning_details, thinking blocks
+    ("thought_signature", "signature"),        // Gemini's compatible endpoint
+    ("thoughtSignature", "signature"),
+];
+
+/// Reads the body.
+///
+/// # Errors
+/// `invalid_json`: not one JSON object. `model_twice`. `invalid_type`: `model` is no string, `stream` no boolean, or `n` no whole number.
+pub fn read(body: &Bytes) -> Result<RequestFacts, RequestError> {
+    let object = top_level(body)?;
+    let mut facts = RequestFacts {
+        model: model(&object)?,
+        insert_at: object.insert_at,
+        empty: object.members.is_empty(),
+        stream: stream(&object)?,
+        choices: choices(&object)?,
+        ..RequestFacts::default()
+    };
+    facts.capabilities.push("text".to_owned());
+    if facts.model.as_ref().is_some_and(|(model, _)| model.ends_with(":online")) {
+        hosted::add(&mut facts.hosted_tools, hosted::web_search()); // OpenRouter's suffix
+    }
+    for top in &object.members {
+        let value = top.value.get();
+        if value == "null" {
+            continue;
+        }
+        if DEFINITIONS.contains(&&*top.name) {
+            walk(value, |_, leaf| facts.text_bytes = facts.text_bytes.saturating_add(text_bytes(leaf)));
+        }
+        top_member(&mut facts, &top.name, value);
+    }
+    let capable = |name: &str| facts.capabilities.iter().any(|each| each == name);
+    if capable("tools") && object.last("parallel_tool_calls").is_some_and(|value| value.value.get() == "true") {
+        facts.capabilities.push("parallel_tools".to_owned());
+    }
+    if facts.reasoning {
+        facts.capabilities.push("reasoning".to_owned());
+    }
+    facts.capabilities.extend(facts.hosted_tools.iter().map(|tool| tool.name.clone()));
+    facts.capabilities.sort_unstable();
+    facts.capabilities.dedup();
+    facts.pins.sort_unstable();
+    Ok(facts)
+}
+
+fn top_member(facts: &mut RequestFacts, name: &str, value: &str) {
+    match name {
+        "messages" => messages(facts, value),
+        "tools" => tools(facts, value),
+        "functions" if !is_empty(value) => capability(facts, "tools"),
+        "plugins" => hosted::of_plugins(value, &mut facts.hosted_tools),
+        "web_search_options" => hosted::add(&mut facts.hosted_tools, hosted::web_search()),
+        // xAI: searches unless told not to. Qwen: only when told to.
+        "search_parameters" if member(value, "mode") != Some("\"off\"") => {
+            hosted::add(&mut facts.hosted_tools, hosted::web_search());
+        }
+        "enable_search" if value == "true" => hosted::add(&mut facts.hosted_tools, hosted::web_search()),
+        "response_format" => match member(value, "type") {
+            Some("\"json_schema\"") => capability(facts, "json_schema"),
+            Some("\"json_object\"") => capability(facts, "json_object"),
+            _ => {}
+        },
+        "reasoning" => {
+            let off = member(value, "effort") == Some("\"none\"") || member(value, "enabled") == Some("false");
+            facts.reasoning |= !off && value != "false";
+        }
+        "reasoning_effort" => facts.reasoning |= !matches!(value, "\"none\"" | "\"\""),
+        "thinking" => facts.reasoning |= matches!(member(value, "type"), Some("\"enabled\"" | "\"adaptive\"")),
+        "logprobs" if value == "true" => capability(facts, "logprobs"),
+        "top_logprobs" if value != "0" => capability(facts, "logprobs"),
+        "modalities" if elements(value).any(|each| each == "\"audio\"") => capability(facts, "audio"),
+        "modalities" if elements(value).any(|each| each == "\"image\"") => capability(facts, "image_output"),
+        "audio" => capability(facts, "audio"),
+        // `max_completion_tokens` replaced `max_tokens`; where both are given, the larger one is the estimate.
+        "max_tokens" | "max_completion_tokens" => {
+            facts.max_output_tokens = facts.max_output_tokens.max(value.parse().ok());
+        }
+        "previous_response_id" => pinned(facts, "previous_response_id"),
+        "conversation" | "conversation_id" => pinned(facts, "conversation"),
+        "container" | "container_id" => pinned(facts, "container"),
+        _ => {}
+    }
+}
+
+fn capability(facts: &mut RequestFacts, name: &str) {
+    if !facts.capabilities.iter().any(|each| each == name) {
+        facts.capabilities.push(name.to_owned());
+    }
+}
+
+fn pinned(facts: &mut RequestFacts, name: &'static str) {
+    if !facts.pins.contains(&name) {
+        facts.pins.push(name);
+    }
+}
+
+fn messages(facts: &mut RequestFacts, value: &str) {
+    walk(value, |path, leaf| {
+        let name = path.iter().rev().find(|step| **step != ELEMENT).copied().unwrap_or_default();
+        if !NO_TEXT.contains(&name) {
+            facts.text_bytes = facts.text_bytes.saturating_add(text_bytes(leaf));
+        }
+        if matches!(path, [ELEMENT, "content", ELEMENT, "type"])
+            && let Some((_, name)) = PARTS.iter().find(|(part, _)| is_word(leaf, part))
+        {
+            capability(facts, name);
+        }
+        if let Some(name) = pin(path, name, leaf) {
+            pinned(facts, name);
+        }
+    });
+}
+
+/// The state that only one account holds, if this leaf of a message is such.
+fn pin(path: &[&str], name: &str, leaf: &str) -> Option<&'static str> {
+    if is_empty(leaf) || !leaf.starts_with('"') {
+        return None;
+    }
+    match path {
+        // Encrypted reasoning that OpenRouter hands back as details.
+        [ELEMENT, "reasoning_details", ELEMENT, "data"] => Some("encrypted_content"),
+        // An earlier spoken answer, kept by the account under an id as a file is.
+        [ELEMENT, "audio", "id"] => Some("file_id"),
+        // A redacted thinking block.
+        [ELEMENT, "thinking_blocks" | "content", ELEMENT, "type"] if is_word(leaf, "redacted_thinking") => {
+            Some("encrypted_content")
+        }
+        _ => PINS.iter().find(|(member, _)| *member == name).map(|(_, pin)| *pin),
+    }
+}
+
+fn tools(facts: &mut RequestFacts, value: &str) {
+    for tool in elements(value) {
+        let Some(hosted_tool) = hosted::of_tool(tool) else {
+            capability(facts, "tools");
+            continue;
+        };
+        hosted::add(&mut facts.hosted_tools, hosted_tool);
+        walk(tool, |path, leaf| match path {
+            _ if is_empty(leaf) || !leaf.starts_with('"') => {}
+            ["container"] => pinned(facts, "container"),
+            [.., "file_ids" | "vector_store_ids"] | [.., "file_ids" | "vector_store_ids", ELEMENT] => {
+                pinned(facts, "file_id")
+            }
+            _ => {}
+        });
+    }
+}
+
+fn is_word(leaf: &str, word: &str) -> bool {
+    leaf.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) == Some(word)
+}
+
+fn model(object: &Object<'_>) -> Result<Option<(String, std::ops::Range<usize>)>, RequestError> {
+    let mut models = object.all("model");
+    let Some(model) = models.next() else { return Ok(None) };
+    if models.next().is_some() {
+        let message = "the request body has the member \"model\" twice".to_owned();
+        return Err(RequestError { code: "model_twice", message, param: Some("model") });
+    }
+    // Not `text`, which takes half a character as it is written: such a name could not be compared with anything.
+    match serde_json::from_str::<String>(model.value.get()) {
+        Ok(name) => Ok(Some((name, model.range.clone()))),
+        Err(_) => Err(wrong_type("model", "a string")),
+    }
+}
+
+fn stream(object: &Object<'_>) -> Result<bool, RequestError> {
+    match object.last("stream").map(|member| member.value.get()) {
+        None | Some("null" | "false") => Ok(false),
+        Some("true") => Ok(true),
+        Some(_) => Err(wrong_type("stream", "a boolean")),
+    }
+}
+
+/// Absent, `null` and 0 (which every provider refuses) read as 1.
+fn choices(object: &Object<'_>) -> Result<u32, RequestError> {
+    let number = |member: &Member<'_>| member.value.get().parse::<u32>().map(|n| n.max(1));
+    match object.last("n") {
+        None => Ok(1),
+        Some(member) if member.value.get() == "null" => Ok(1),
+        Some(member) => number(member).map_err(|_| wrong_type("n", "a whole number")),
+    }
+}
+
+fn wrong_type(param: &'static str, must_be: &str) -> RequestError {
+    RequestError { code: "invalid_type", message: format!("\"{param}\" must be {must_be}"), param: Some(param) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(body: &str) -> RequestFacts {
+        read(&Bytes::copy_from_slice(body.as_bytes())).unwrap_or_else(|error| panic!("{body}: {error}"))
+    }
+
+    #[test]
+    fn the_plain_facts() {
+        let body = r#" { "messages":[{"role":"user","content":"héllo"}] , "model" : "gpt-\u0035","stream":true,"n":2,
+            "max_tokens":100,"max_completion_tokens":50,"unknown":{"model":"x"}}"#;
+        let facts = facts(body);
+        let (model, range) = facts.model.clone().unwrap();
+        assert_eq!((model.as_str(), body.get(range)), ("gpt-5", Some(r#""gpt-\u0035""#)));
+        assert_eq!((facts.insert_at, facts.empty, facts.stream, facts.choices), (2, false, true, 2));
+        assert_eq!((facts.max_output_tokens, facts.text_bytes), (Some(100), 6));
+        assert_eq!(facts.capabilities, ["text"]);
+        assert!(!facts.reasoning && facts.hosted_tools.is_empty() && facts.pins.is_empty());
+    }
+
+    #[test]
+    fn what_is_absent_or_null_has_its_default() {
+        for body in ["{}", r#"{"stream":null,"n":null,"tools":null,"reasoning":null,"logprobs":null,"audio":null}"#] {
+            let facts = facts(body);
+            assert_eq!((facts.stream, facts.choices, facts.max_output_tokens, facts.text_bytes), (false, 1, None, 0));
+            assert_eq!((facts.capabilities, facts.model), (vec!["text".to_owned()], None), "{body}");
+            assert!(!facts.reasoning && facts.hosted_tools.is_empty() && facts.pins.is_empty(), "{body}");
+        }
+        assert!(facts(" {\n}").empty);
+    }
+
+    #[test]
+    fn refusals() {
+        for (body, code, param) in [
+            ("[]", "invalid_json", None),
+            ("{\"model\":\"a\"", "invalid_json", None),
+            (r#"{"model":"a","x":1,"mod\u0065l":"b"}"#, "model_twice", Some("model")),
+            (r#"{"model":"a","model":"a"}"#, "model_twice", Some("model")),
+            (r#"{"model":1}"#, "invalid_type", Some("model")),
+            (r#"{"model":null}"#, "invalid_type", Some("model")),
+            (r#"{"model":"\ud800"}"#, "invalid_type", Some("model")),
+            (r#"{"stream":"true"}"#, "invalid_type", Some("stream")),
+            (r#"{"stream":1}"#, "invalid_type", Some("stream")),
+            (r#"{"n":"2"}"#, "invalid_type", Some("n")),
+            (r#"{"n":-1}"#, "invalid_type", Some("n")),
+            (r#"{"n":1.5}"#, "invalid_type", Some("n")),
+        ] {
+            let error = read(&Bytes::copy_from_slice(body.as_bytes())).unwrap_err();
+            assert_eq!((error.code, error.param), (code, param), "{body}");
+        }
+    }
+
+    #[test]
+    fn capabilities() {
+        let part = |part: &str| {
+            format!(r#"{{"messages":[{{"role":"user","content":[{{"type":"text","text":"x"}},{part}]}}]}}"#)
+        };
+        for (body, capabilities) in [
+            (part(r#"{"type":"image_url","image_url":{"url":"data:image/png;base64,AAAA"}}"#), "image text"),
+            (part(r#"{"type":"input_audio","input_audio":{"data":"AAAA","format":"wav"}}"#), "audio text"),
+            (part(r#"{"type":"file","file":{"file_data":"AAAA","filename":"a.pdf"}}"#), "file text"),
+            (part(r#"{"type":"video_url","video_url":{"url":"https://example.test"}}"#), "text video"),
+            (r#"{"modalities":["text","audio"],"audio":{"voice":"alloy","format":"pcm16"}}"#.into(), "audio text"),
+            (r#"{"tools":[{"type":"function","function":{"name":"f"}}]}"#.into(), "text tools"),
+            (r#"{"functions":[{"name":"f"}]}"#.into(), "text tools"),
+            (r#"{"tools":[],"functions":[],"parallel_tool_calls":true}"#.into(), "text"),
+            (
+                r#"{"tools":[{"type":"custom","custom":{"name":"f"}}],"parallel_tool_calls":true}"#.into(),
+                "parallel_tools text tools",
+            ),
+            (
+                r#"{"tools":[{"type":"function","function":{"name":"f"}}],"parallel_tool_calls":false}"#.into(),
+                "text tools",
+            ),
+            (r#"{"tools":[{"type":"mcp"},{"type":"function"}]}"#.into(), "mcp text tools"),
+            (r#"{"tools":[{"type":"web_search_preview_2025_03_11"}]}"#.into(), "text web_search"),
+            (r#"{"web_search_options":{}}"#.into(), "text web_search"),
+            (r#"{"search_parameters":{"mode":"auto"}}"#.into(), "text web_search"),
+            (r#"{"search_parameters":{"mode":"off"}}"#.into(), "text"),
+            (r#"{"plugins":[{"id":"web"}]}"#.into(), "text web_search"),
+            (r#"{"model":"openai/gpt-5:online"}"#.into(), "text web_search"),
+            (r#"{"response_format":{"type":"json_schema","json_schema":{}}}"#.into(), "json_schema text"),
+            (r#"{"response_format":{"type":"json_object"}}"#.into(), "json_object text"),
+            (r#"{"response_format":{"type":"text"}}"#.into(), "text"),
+            (r#"{"logprobs":true,"top_logprobs":3}"#.into(), "logprobs text"),
+            (r#"{"logprobs":false,"top_logprobs":0}"#.into(), "text"),
+            (r#"{"reasoning_effort":"high"}"#.into(), "reasoning text"),
+            (
+                r#"{"reasoning_effort":"none","reasoning":{"effort":"none"},"thinking":{"type":"disabled"}}"#.into(),
+                "text",
+            ),
+            (r#"{"reasoning":{"enabled":false}}"#.into(), "text"),
+            (r#"{"reasoning":{"max_tokens":2000}}"#.into(), "reasoning text"),
+            (r#"{"thinking":{"type":"enabled","budget_tokens":1024}}"#.into(), "reasoning text"),
+            (r#"{"thinking":{"type":"adaptive"}}"#.into(), "reasoning text"),
+        ] {
+            let facts = facts(&body);
+            assert_eq!(facts.capabilities.join(" "), capabilities, "{body}");
+            assert_eq!(facts.reasoning, capabilities.contains("reasoning"), "{body}");
+        }
+    }
+
+    #[test]
+    fn hosted_tools_and_what_may_act() {
+        let facts = facts(
+            r#"{"tools":[{"type":"web_search"},{"type":"mcp"},{"type":"new_thing"},{"type":"mcp"}],"tools":[{"type":"shell"}]}"#,
+        );
+        let tools: Vec<_> = facts.hosted_tools.iter().map(|tool| (tool.name.as_str(), tool.may_act)).collect();
+        assert_eq!(
+            tools,
+            [("web_search", false), ("mcp", true), ("new_thing", true), ("shell", true)],
+            "of doubled members all"
+        );
+    }
+
+    #[test]
+    fn pins() {
+        let message = |inner: &str| format!(r#"{{"messages":[{{"role":"assistant",{inner}}}]}}"#);
+        for (body, pins) in [
+            (message(r#""content":[{"type":"file","file":{"file_id":"file-1"}}]"#), "file_id"),
+            (message(r#""content":[{"type":"file","file":{"file_id":null,"file_data":"AA"}}]"#), ""),
+            (message(r#""audio":{"id":"audio_1"}"#), "file_id"),
+            (message(r#""reasoning_details":[{"type":"reasoning.encrypted","data":"AA"}]"#), "encrypted_content"),
+            (message(r#""reasoning_details":[{"type":"reasoning.text","text":"t","signature":"AA"}]"#), "signature"),
+            (message(r#""reasoning_details":[{"type":"reasoning.text","text":"t","signature":null}]"#), ""),
+            (message(r#""reasoning_content":"hm""#), ""),
+            (message(r#""tool_calls":[{"extra_content":{"google":{"thought_signature":"AA"}}}]"#), "signature"),
+            (message(r#""thinking_blocks":[{"type":"thinking","signature":"AA"},{"type":"redacted_thinking","data":"AA"}]"#),
+                "encrypted_content signature"),
+            (message(r#""tool_calls":[{"function":{"name":"f","arguments":"{\"file_id\":\"x\"}"}}]"#), ""),
+            (message(r#""content":"{\"signature\":\"x\"}""#), ""),
+            (r#"{"tools":[{"type":"function","function":{"parameters":{"properties":{"file_id":{"type":"string"}}}}}]}"#.into(), ""),
+            (r#"{"tools":[{"type":"code_interpreter","container":"cntr_1"}]}"#.into(), "container"),
+            (r#"{"tools":[{"type":"code_interpreter","container":{"type":"auto","file_ids":["f"]}}]}"#.into(), "file_id"),
+            (r#"{"tools":[{"type":"file_search","vector_store_ids":["vs_1"]}]}"#.into(), "file_id"),
+            (r#"{"previous_response_id":"r","conversation":"c","container":null}"#.into(), "conversation previous_response_id"),
+        ] {
+            assert_eq!(facts(&body).pins.join(" "), pins, "{body}");
+        }
+    }
+
+    #[test]
+    fn text_is_counted_and_media_is_not() {
+        let media = "A".repeat(10_000);
+        let body = format!(
+            r#"{{"messages":[{{"role":"system","content":"12345"}},{{"role":"user","content":[{{"type":"text","text":"\u00e9"}},
+            {{"type":"image_url","image_url":{{"url":"data:image/png;base64,{media}"}}}},{{"type":"file","file":{{"file_data":"{media}"}}}}]}},
+            {{"role":"assistant","tool_calls":[{{"id":"c","type":"function","function":{{"name":"f","arguments":"{{}}"}}}}]}},
+            {{"role":"tool","tool_call_id":"c","content":"abc"}}],"metadata":{{"a":"{media}"}}}}"#
+        );
+        assert_eq!(facts(&body).text_bytes, 5 + 2 + 1 + 2 + 3);
+        let tools = r#"{"tools":[{"type":"function","function":{"name":"f","description":"12345"}}]}"#;
+        assert_eq!(facts(tools).text_bytes, 8 + 1 + 5);
+    }
+
+    #[test]
+    fn depth_is_no_danger() {
+        let deep = format!(
+            r#"{{"messages":{}"x"{},"tools":{}{}}}"#,
+            "[".repeat(90_000),
+            "]".repeat(90_000),
+            "[".repeat(9_000),
+            "]".repeat(9_000)
+        );
+        assert_eq!(facts(&deep).text_bytes, 1);
+    }
 }

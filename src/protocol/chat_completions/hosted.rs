@@ -1,0 +1,166 @@
+//! Tools that the provider itself would run, as a chat-completions request declares them.
+//!
+//! In: the members `tools`, `plugins`, `web_search_options`, `search_parameters`, the model's name. Out: [`HostedTool`]s. Why so
+//! many places: OpenAI's chat has only `web_search_options`, but the compatible servers took the tool types of their other formats over
+//! (Groq, Z.ai, xAI, OpenRouter's server tools) or made members of their own. A type that is not known here may act: the price
+//! of a wrong guess is a failover that does not happen, not a second effect. Deliberately not here: functions and custom
+//! tools, which the application runs itself.
+
+use crate::protocol::json_walk::{elements, member, members, text};
+use crate::protocol::request::HostedTool;
+
+/// Hosted tools kept of one request: three times the types that are known. Of those over it only whether they may act is kept.
+pub(super) const TOOLS_MAX: usize = 64;
+
+/// (type without its date, name as a capability, whether it may change the world)
+const KNOWN: &[(&str, &str, bool)] = &[
+    ("mcp", "mcp", true),
+    ("code_interpreter", "code_interpreter", true),
+    ("code_execution", "code_interpreter", true), // xAI, Mistral
+    ("computer", "computer_use", true),
+    ("computer_use", "computer_use", true),
+    ("computer_use_preview", "computer_use", true),
+    ("shell", "shell", true),
+    ("local_shell", "shell", true),
+    ("bash", "shell", true),
+    ("web_search", "web_search", false),
+    ("web_search_preview", "web_search", false),
+    ("web_fetch", "web_fetch", false),
+    ("live_search", "web_search", false), // xAI
+    ("x_search", "web_search", false),    // xAI
+    ("google_search", "web_search", false),
+    ("file_search", "file_search", false),
+    ("retrieval", "file_search", false), // Z.ai
+    ("image_generation", "image_generation", false),
+    ("datetime", "datetime", false), // OpenRouter
+];
+
+/// OpenRouter's `plugins`; those that are no tools (they change the prompt, the answer or the choice of a model) have no name.
+const PLUGINS: &[(&str, &str)] = &[
+    ("web", "web_search"),
+    ("file-parser", "file_parser"),
+    ("response-healing", ""),
+    ("context-compression", ""),
+    ("moderation", ""),
+    ("auto-router", ""),
+];
+
+/// Adds `tool` unless it is there already; of two with one name, the one that may act stays.
+pub(super) fn add(tools: &mut Vec<HostedTool>, tool: HostedTool) {
+    let full = tools.len() >= TOOLS_MAX;
+    if let Some(each) = tools.iter_mut().find(|each| each.name == tool.name) {
+        each.may_act |= tool.may_act;
+    } else if !full {
+        tools.push(tool);
+    } else if let Some(last) = tools.last_mut() {
+        last.may_act |= tool.may_act; // One entry stands for all that is left.
+    }
+}
+
+/// One element of `tools`: `None` if it is a function or custom tool. An element without a type that names a function is one
+/// too, as lenient servers read it; else its first member names the tool (Gemini's style: `{"google_search": {}}`).
+pub(super) fn of_tool(tool: &str) -> Option<HostedTool> {
+    let kind = match member(tool, "type").and_then(text) {
+        Some(kind) => kind.into_owned(),
+        None if member(tool, "function").or(member(tool, "name")).is_some() => return None,
+        None => members(tool).next().map_or("unknown", |(name, _)| name).to_owned(),
+    };
+    (kind != "function" && kind != "custom").then(|| of_type(&kind))
+}
+
+fn of_type(kind: &str) -> HostedTool {
+    let bare = without_date(kind.strip_prefix("openrouter:").unwrap_or(kind));
+    let known = KNOWN.iter().find(|(name, ..)| *name == bare);
+    let (name, may_act) = known.map_or((bare, true), |(_, name, may_act)| (*name, *may_act));
+    // The bound of a name: it goes into capabilities and refusals.
+    HostedTool { name: name.chars().take(64).collect(), may_act }
+}
+
+/// `web_search_20250305`, `web_search_preview_2025_03_11` and `x-2025-03-11` without their date.
+fn without_date(kind: &str) -> &str {
+    let end = kind.trim_end_matches(|c: char| c.is_ascii_digit() || c == '_' || c == '-');
+    let digits = kind.get(end.len()..).unwrap_or_default().bytes().filter(u8::is_ascii_digit).count();
+    if digits == 8 && !end.is_empty() { end } else { kind }
+}
+
+/// The elements of `plugins`.
+pub(super) fn of_plugins(json: &str, tools: &mut Vec<HostedTool>) {
+    for plugin in elements(json) {
+        if member(plugin, "enabled") == Some("false") {
+            continue;
+        }
+        let id = member(plugin, "id").and_then(text).unwrap_or_default();
+        match PLUGINS.iter().find(|(known, _)| *known == id) {
+            Some((_, "")) => {}
+            Some((_, name)) => add(tools, HostedTool { name: (*name).to_owned(), may_act: false }),
+            None => add(tools, of_type(&id)),
+        }
+    }
+}
+
+/// A search by the provider.
+pub(super) fn web_search() -> HostedTool {
+    HostedTool { name: "web_search".to_owned(), may_act: false }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_and_their_names() {
+        for (tool, name, may_act) in [
+            (r#"{"type":"mcp","server_label":"x"}"#, "mcp", true),
+            (r#"{"type":"code_interpreter","container":{"type":"auto"}}"#, "code_interpreter", true),
+            (r#"{"type":"computer_use_preview"}"#, "computer_use", true),
+            (r#"{"type":"computer_20250124"}"#, "computer_use", true),
+            (r#"{"type":"local_shell"}"#, "shell", true),
+            (r#"{"type":"web_search"}"#, "web_search", false),
+            (r#"{"type":"web_search_preview_2025_03_11"}"#, "web_search", false),
+            (r#"{"type":"web_search_20250305","name":"web_search"}"#, "web_search", false),
+            (r#"{"type":"web_search-2025-03-05"}"#, "web_search", false),
+            (r#"{"type":"openrouter:web_search"}"#, "web_search", false),
+            (r#"{"type":"file_search"}"#, "file_search", false),
+            (r#"{"type":"image_generation"}"#, "image_generation", false),
+            (r#"{"google_search":{}}"#, "web_search", false),
+            (r#"{"type":"browser_automation"}"#, "browser_automation", true),
+            (r#"{"type":"gpt_4"}"#, "gpt_4", true),
+            (r#"{"type":"12345678"}"#, "12345678", true),
+            (r#"{"type":""}"#, "", true),
+            ("{}", "unknown", true),
+            ("\"web_search\"", "unknown", true),
+        ] {
+            assert_eq!(of_tool(tool), Some(HostedTool { name: name.to_owned(), may_act }), "{tool}");
+        }
+        for own in [
+            r#"{"type":"function","function":{"name":"mcp"}}"#,
+            r#"{"type":"custom","custom":{"name":"sql"}}"#,
+            r#"{"function":{"name":"f"}}"#,
+            r#"{"name":"f","parameters":{}}"#,
+        ] {
+            assert_eq!(of_tool(own), None, "{own}");
+        }
+    }
+
+    #[test]
+    fn plugins() {
+        let mut tools = Vec::new();
+        of_plugins(
+            r#"[{"id":"web","max_results":3},{"id":"web"},{"id":"response-healing"},{"id":"new"},{"id":"other","enabled":false}]"#,
+            &mut tools,
+        );
+        let names: Vec<_> = tools.iter().map(|tool| (tool.name.as_str(), tool.may_act)).collect();
+        assert_eq!(names, [("web_search", false), ("new", true)]);
+    }
+
+    #[test]
+    fn over_the_bound_an_acting_tool_is_not_lost() {
+        let mut tools = Vec::new();
+        for i in 0..TOOLS_MAX {
+            add(&mut tools, HostedTool { name: format!("look_up_{i}"), may_act: false });
+        }
+        add(&mut tools, HostedTool { name: "mcp".to_owned(), may_act: true });
+        assert_eq!(tools.len(), TOOLS_MAX);
+        assert!(tools.iter().any(|tool| tool.may_act));
+    }
+}
