@@ -1,6 +1,7 @@
 //! Rubicon: a streaming-aware relay between applications and LLM providers. (Code map to come.)
 
 pub mod classify;
+pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod ids;
