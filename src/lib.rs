@@ -3,6 +3,7 @@
 pub mod attempt;
 pub mod boundary;
 pub mod classify;
+pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod contract;

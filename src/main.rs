@@ -1,2 +1,19 @@
-//! Parse, load, run, exit code.
-fn main() {}
+//! Parse, run, exit code. Everything else is in the library.
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use rubicon::cli::{self, Cli};
+
+fn main() -> ExitCode {
+    // Wrong usage ends here, with exit code 2 (clap's own).
+    let cli = Cli::parse();
+    match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime.block_on(cli::run(cli)),
+        Err(error) => {
+            eprintln!("rubicon: no threads could be started: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! The command line: one file a subcommand, each with its `…Args` and a `run` that returns the exit code.
+//!
+//! Exit codes (SPEC section 2): 0 ok, 1 found a problem, 2 wrong usage (clap's own). What a command was asked for goes to
+//! stdout, everything else to stderr; `--json` makes stdout one JSON object.
+//!
+//! A further subcommand is a file here, a variant of [`Command`] and an arm of [`run`].
+
+pub mod check;
+pub mod init;
+pub mod serve;
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::clock::UnixMillis;
+use crate::config::Problem;
+
+/// A streaming-aware relay between applications and LLM providers.
+#[derive(Debug, Parser)]
+#[command(name = "rubicon", version, arg_required_else_help = true)]
+#[command(after_help = "Exit codes: 0 ok, 1 found a problem, 2 wrong usage.")]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Write the smallest config, commented
+    Init(init::InitArgs),
+    /// Report every problem of a config with its place, and failovers that can never act
+    Check(check::CheckArgs),
+    /// Run the relay
+    Serve(serve::ServeArgs),
+}
+
+/// Runs the command.
+pub async fn run(cli: Cli) -> ExitCode {
+    match cli.command {
+        Command::Init(args) => init::run(&args, UnixMillis::now(), &mut std::io::stdout(), &mut std::io::stderr()),
+        Command::Check(args) => check::run(&args, &environment, UnixMillis::now(), &mut std::io::stdout()),
+        Command::Serve(args) => serve::run(args).await,
+    }
+}
+
+/// The process's environment; a value that is not UTF-8 counts as not set.
+fn environment(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+/// `file:line: severity: key: message [code]`, the form that editors jump to. Parts that are absent are left out.
+fn line_of(problem: &Problem) -> String {
+    let place = if problem.line > 0 { format!("{}:{}", problem.file, problem.line) } else { problem.file.clone() };
+    let key = if problem.key.is_empty() { String::new() } else { format!("{}: ", problem.key) };
+    format!("{place}: {}: {key}{} [{}]", problem.severity.name(), problem.message, problem.code.name())
+}
+
+/// Prints problems for people to stderr, as `serve` does.
+fn complain(problems: &[Problem]) {
+    let mut out = std::io::stderr().lock();
+    for problem in problems {
+        // Nobody can be told that stderr is gone.
+        let _ = writeln!(out, "{}", line_of(problem));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrong_usage_is_2_and_help_is_0() {
+        for (line, code) in [
+            ("rubicon", 2),
+            ("rubicon nonsense", 2),
+            ("rubicon check --nonsense", 2),
+            ("rubicon init --stdout -o f.toml", 2),
+            ("rubicon --help", 0),
+            ("rubicon check --help", 0),
+            ("rubicon --version", 0),
+        ] {
+            let error = Cli::try_parse_from(line.split(' ')).expect_err(line);
+            assert_eq!(error.exit_code(), code, "{line}");
+        }
+        for line in
+            ["rubicon check", "rubicon check -c f.toml --json", "rubicon serve -c f.toml", "rubicon init --failover"]
+        {
+            assert!(Cli::try_parse_from(line.split(' ')).is_ok(), "{line}");
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! `[[approval]]`.
+
+use std::collections::BTreeSet;
+
+use crate::ids::{RouteId, WorkflowId};
+
+use super::super::problem::{Code, Problems, shown};
+use super::super::raw::Node;
+use super::super::settings::{Approval, Purpose};
+use super::{provider, resolves, route};
+
+/// All approvals that could be built.
+pub(super) fn all(root: &Node, problems: &mut Problems<'_>) -> Vec<Approval> {
+    let mut all = Vec::new();
+    let mut seen = BTreeSet::new();
+    for node in root.tables("approval") {
+        let mut resolved = true;
+        for section in ["workflow", "route"] {
+            if let Some(name) = node.text(section) {
+                resolved &= resolves(root, section, name, node.at_of(section), &node.key_of(section), problems);
+            }
+        }
+        let purpose = match node.text("purpose") {
+            Some("failover") => Purpose::Failover,
+            Some("cross_model") => Purpose::CrossModel,
+            _ => continue,
+        };
+        let (Some(workflow), Some(route)) = (node.text("workflow"), node.text("route")) else { continue };
+        if resolved {
+            is_used(root, node, workflow, route, purpose, problems);
+        }
+        if !seen.insert((workflow, route, purpose == Purpose::Failover)) {
+            let message = "the same workflow, route and purpose are approved above: which one counts? Keep the newer";
+            problems.error(Code::Duplicate, node.at, &node.key, message);
+        }
+        all.push(Approval {
+            workflow: WorkflowId::new(workflow),
+            route: RouteId::new(route),
+            purpose,
+            until: route::end_of(node, "until"),
+            network: provider::network(node),
+        });
+    }
+    all
+}
+
+fn is_used(root: &Node, node: &Node, workflow: &str, route: &str, purpose: Purpose, problems: &mut Problems<'_>) {
+    let list = match purpose {
+        Purpose::Failover => "equivalents",
+        Purpose::CrossModel => "alternates",
+    };
+    let Some((_, table)) = root.named("workflow").find(|(name, _)| *name == workflow) else { return };
+    if !table.items(list).unwrap_or_default().iter().any(|item| item.text == route) {
+        let message =
+            format!("{} is not in `{list}` of workflow {}, so this approves nothing", shown(route), shown(workflow));
+        problems.warning(Code::ApprovalUnused, node.at, &node.key, message);
+    }
+}

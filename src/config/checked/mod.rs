@@ -1,0 +1,53 @@
+//! From single good values to a consistent whole: names resolve, secrets are read, values agree with each other.
+//!
+//! One file a section. Each reports what it finds and goes on; a section that could not be built is left out and nobody
+//! reports again that it is missing, because names are resolved against what is *written*, not against what was built.
+
+mod approval;
+mod provider;
+mod route;
+mod secrets;
+mod server;
+mod url;
+mod workflow;
+
+use std::collections::BTreeSet;
+
+use super::Sources;
+use super::nearest;
+use super::problem::{Code, Problems, shown};
+use super::raw::{Item, Node};
+use super::settings::Settings;
+
+/// Builds the settings, or `None` where a part that is always needed could not be read. The caller has to look at the problems, too.
+pub(super) fn build(root: &Node, problems: &mut Problems<'_>, sources: &Sources<'_>) -> Option<Settings> {
+    let providers = provider::all(root, problems, sources);
+    let routes = route::all(root, &providers, problems, sources.now);
+    let workflows = workflow::all(root, &routes, problems);
+    let clients = server::clients(root, problems, sources);
+    workflow::claims(root, problems);
+    let approvals = approval::all(root, problems);
+    let server = server::server(root, problems);
+    let log = server::log(root, sources);
+    Some(Settings { server: server?, log: log?, clients, providers, routes, workflows, approvals })
+}
+
+/// Whether `name` is one of the tables `[section.NAME]`; reports it if not.
+fn resolves(root: &Node, section: &str, name: &str, at: usize, key: &str, problems: &mut Problems<'_>) -> bool {
+    if root.named(section).any(|(known, _)| known == name) {
+        return true;
+    }
+    let hint = nearest::hint(name, root.named(section).map(|(known, _)| known));
+    problems.error(Code::Unresolved, at, key, format!("there is no [{section}.NAME] called {}{hint}", shown(name)));
+    false
+}
+
+/// Reports entries that stand in a list twice.
+fn no_doubles(items: &[Item], key: &str, problems: &mut Problems<'_>) {
+    let mut seen = BTreeSet::new();
+    for item in items {
+        if !seen.insert(item.text.as_str()) {
+            problems.error(Code::Duplicate, item.at, key, format!("{} stands here twice", shown(&item.text)));
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! `env:NAME` and `file:PATH` to secrets. No message repeats what was written: a key pasted where a reference belongs
+//! must not reach a terminal or a log.
+
+use std::path::Path;
+
+use super::super::problem::{Code, Problems};
+use super::super::secret::Secret;
+use super::super::{Sources, reason};
+
+/// Reads the secret that `reference` names.
+pub(super) fn read(
+    reference: &str,
+    at: usize,
+    key: &str,
+    problems: &mut Problems<'_>,
+    sources: &Sources<'_>,
+) -> Option<Secret> {
+    let (code, message) = match value(reference, sources) {
+        Ok(value) if value.is_empty() => (Code::SecretEmpty, "the variable or file is there and empty".to_owned()),
+        Ok(value) if !value.bytes().all(|byte| byte.is_ascii_graphic()) => (
+            Code::SecretInvalid,
+            "the secret has spaces, line ends or characters beyond ASCII; no header can carry it".to_owned(),
+        ),
+        Ok(value) => return Some(Secret::new(value)),
+        Err(problem) => problem,
+    };
+    problems.error(code, at, key, message);
+    None
+}
+
+fn value(reference: &str, sources: &Sources<'_>) -> Result<String, (Code, String)> {
+    if let Some(name) = reference.strip_prefix("env:").filter(|name| is_variable(name)) {
+        return (sources.env)(name).ok_or_else(|| {
+            // A name in the usual style is shown; anything else might be a key after a stray `env:`.
+            let usual =
+                name.len() <= 64 && name.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_');
+            let name = if usual { format!("`{name}`") } else { "named here".to_owned() };
+            (Code::SecretMissing, format!("the environment variable {name} is not set (or is not UTF-8)"))
+        });
+    }
+    if let Some(path) = reference.strip_prefix("file:").filter(|path| !path.is_empty()) {
+        let mut text = (sources.read)(&sources.folder.join(Path::new(path))).map_err(|error| {
+            let message = format!(
+                "the secret's file cannot be read: {} (relative paths start at the config's folder)",
+                reason(&error)
+            );
+            (Code::SecretUnreadable, message)
+        })?;
+        if text.ends_with('\n') {
+            text.pop();
+            if text.ends_with('\r') {
+                text.pop();
+            }
+        }
+        return Ok(text);
+    }
+    Err((Code::SecretInline, "a secret is never written here: use \"env:NAME\" or \"file:PATH\"".to_owned()))
+}
+
+fn is_variable(name: &str) -> bool {
+    !name.is_empty()
+        && !name.starts_with(|first: char| first.is_ascii_digit())
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}

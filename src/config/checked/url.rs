@@ -1,0 +1,117 @@
+//! `base_url` of a provider: what is accepted, and the one form in which the rest of the program sees it.
+
+use super::super::settings::ProviderKind;
+
+/// Why a `base_url` is refused.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Refusal(pub(super) String);
+
+/// Scheme, authority and path, without a trailing slash (an empty path is `/` to [`http::Uri`]); `/v1` cut off for
+/// anthropic. Never repeats the text: it may hold a password.
+pub(super) fn base(kind: ProviderKind, text: &str) -> Result<http::Uri, Refusal> {
+    let refuse = |why: &str| Err(Refusal(why.to_owned()));
+    let Some((scheme, rest)) = text.split_once("://") else {
+        return refuse("must begin with https:// (or http:// on loopback)");
+    };
+    if !matches!(scheme, "https" | "http") {
+        return refuse("must begin with https:// (or http:// on loopback)");
+    }
+    let (authority, path) = rest.find(['/', '?', '#']).map_or((rest, ""), |cut| rest.split_at(cut));
+    if authority.contains('@') {
+        return refuse("must not hold a user or password; use `api_key`");
+    }
+    if path.contains(['?', '#']) {
+        return refuse("must not have a query or a fragment");
+    }
+    let mut path = path.trim_end_matches('/');
+    for (endpoint, known) in [("/chat/completions", "`/chat/completions`"), ("/messages", "`/v1/messages`")] {
+        if path.ends_with(endpoint) {
+            return refuse(&format!("leave out {known}: the relay adds the endpoint"));
+        }
+    }
+    if kind == ProviderKind::Anthropic {
+        path = path.strip_suffix("/v1").unwrap_or(path);
+    }
+    if path.contains("//") || path.split('/').any(|part| matches!(part, "." | "..")) {
+        return refuse("its path must be plain");
+    }
+    let uri: Option<http::Uri> = format!("{scheme}://{authority}{path}").parse().ok();
+    match uri {
+        Some(uri) if uri.host().is_some_and(is_host) && uri.port_u16() != Some(0) => {
+            let port_written = authority.rsplit(']').next().is_some_and(|after| after.contains(':'));
+            if port_written && uri.port_u16().is_none() { refuse("its port is not a number") } else { Ok(uri) }
+        }
+        _ => refuse("is not scheme, host and path"),
+    }
+}
+
+fn is_host(host: &str) -> bool {
+    !host.is_empty() && host != "[]"
+}
+
+/// Whether the host is this machine: `localhost`, 127.0.0.0/8 or `[::1]`.
+pub(super) fn is_loopback(uri: &http::Uri) -> bool {
+    let host = uri.host().unwrap_or_default();
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    host.eq_ignore_ascii_case("localhost")
+        || bare.parse::<std::net::IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ProviderKind::{Anthropic, OpenAi, OpenAiCompatible};
+
+    #[test]
+    fn accepted_forms() {
+        for (kind, text, form) in [
+            (OpenAi, "https://api.openai.com/v1", "https://api.openai.com/v1"),
+            (OpenAi, "https://api.openai.com/v1/", "https://api.openai.com/v1"),
+            (Anthropic, "https://api.anthropic.com", "https://api.anthropic.com/"),
+            (Anthropic, "https://api.anthropic.com/v1", "https://api.anthropic.com/"),
+            (Anthropic, "https://gateway.example/anthropic/v1/", "https://gateway.example/anthropic"),
+            (OpenAiCompatible, "http://127.0.0.1:11434/v1", "http://127.0.0.1:11434/v1"),
+            (OpenAiCompatible, "http://[::1]:9/v1beta/openai", "http://[::1]:9/v1beta/openai"),
+        ] {
+            assert_eq!(base(kind, text).map(|uri| uri.to_string()), Ok(form.to_owned()), "{text}");
+        }
+    }
+
+    #[test]
+    fn refused_forms_and_no_echo() {
+        for text in [
+            "api.openai.com/v1",
+            "ftp://api.openai.com",
+            "https://",
+            "https:///v1",
+            "https://user:SECRET@host/v1",
+            "https://host/v1?key=SECRET",
+            "https://host?key=SECRET",
+            "https://host/v1#SECRET",
+            "https://host/v1/chat/completions",
+            "https://host/v1/messages/",
+            "https://host:SECRET/v1",
+            "https://host:0/v1",
+            "https://host/a/../b",
+            "https://ho st/v1",
+        ] {
+            let refusal = base(OpenAi, text).expect_err(text);
+            assert!(!refusal.0.contains("SECRET"), "{text}");
+        }
+    }
+
+    #[test]
+    fn loopback_hosts() {
+        for (text, loopback) in [
+            ("http://localhost:1", true),
+            ("http://127.8.9.1", true),
+            ("http://[::1]:2", true),
+            ("http://[::ffff:127.0.0.1]", true),
+            ("http://10.0.0.1", false),
+            ("http://localhost.example.com", false),
+            ("http://127.0.0.1.example.com", false),
+        ] {
+            assert_eq!(is_loopback(&text.parse().unwrap()), loopback, "{text}");
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! The rows of `keys.rs`. Defaults and the SPEC's words; ranges are ours: wide enough for every sane use, tight enough
+//! that a slip of units (seconds for milliseconds, kilobytes for bytes) is seen.
+
+use super::keys::Default::{Absent, Empty, Flag as FlagDefault, Int as IntDefault, Required, Text as TextDefault};
+use super::keys::Kind::{
+    Choice, Choices, Date, Flag, Int, Named, Number, Opaque, RouteOrSplit, Secret, Secrets, Table,
+};
+use super::keys::Kind::{Tables, Text, Texts};
+use super::keys::{Default, Key, Kind, State, Word};
+
+const HOUR: u64 = 3_600_000;
+const DAY: u64 = 24 * HOUR;
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+
+const fn key(path: &'static str, kind: Kind, default: Default, meaning: &'static str) -> Key {
+    Key { path, kind, default, state: State::Acted, meaning }
+}
+
+const fn note(path: &'static str, kind: Kind, meaning: &'static str) -> Key {
+    Key { path, kind, default: Absent("—"), state: State::Informational, meaning }
+}
+
+const fn later(path: &'static str, kind: &'static str, meaning: &'static str) -> Key {
+    Key { path, kind: Opaque(kind), default: Absent("—"), state: State::NotBuilt, meaning }
+}
+
+const fn ms(path: &'static str, min: u64, max: u64, default: u64, meaning: &'static str) -> Key {
+    key(path, Int { min, max, unit: "ms" }, IntDefault(default), meaning)
+}
+
+const fn int(
+    path: &'static str,
+    min: u64,
+    max: u64,
+    unit: &'static str,
+    default: Default,
+    meaning: &'static str,
+) -> Key {
+    key(path, Int { min, max, unit }, default, meaning)
+}
+
+const fn usd(path: &'static str, min: f64, unit: &'static str, default: Default, meaning: &'static str) -> Key {
+    key(path, Number { min, max: 1_000_000.0, unit }, default, meaning)
+}
+
+const NETWORK: Kind = Choice(&[Word("private", true), Word("public", true)]);
+const PER_MILLION: &str = "USD per million tokens";
+const ANY: Default = Absent("any");
+const NOT_STATED: Default = Absent("not stated");
+const NONE: Default = Absent("none");
+
+/// All rows, in the order of the documentation. One row a line, whatever its length: it is a table.
+#[rustfmt::skip]
+pub(super) const KEYS: &[Key] = &[
+    // ---- server ----
+    key("server", Table, Empty, "The listener and its bounds."),
+    key("server.listen", Text, TextDefault("127.0.0.1:8080"), "Address and port of the data plane; beyond loopback only with a `[[client]]`."),
+    ms("server.shutdown_grace_ms", 0, HOUR, 30_000, "How long running streams may go on after SIGTERM."),
+    int("server.max_body_bytes", 1024, GIB, "bytes", IntDefault(33_554_432), "Largest request body; over it 413."),
+    int("server.max_header_bytes", 8192, MIB, "bytes", IntDefault(65_536), "Largest request head; over it 431."),
+    int("server.max_event_bytes", 65_536, GIB, "bytes", IntDefault(16_777_216), "Largest line and event of a provider; over it the attempt fails."),
+    int("server.max_in_flight", 1, 1_000_000, "requests", IntDefault(10_000), "Requests at once; more are shed with 503."),
+    int("server.exhausted_status", 400, 599, "HTTP status", IntDefault(424), "What a caller gets when a provider's failure could not be recovered."),
+    later("server.admin_listen", "string", "Address of the admin side."),
+    later("server.store", "string", "Where the ledger and transcripts are kept."),
+    later("server.memory_bytes", "integer", "Memory over which new work is shed."),
+    later("server.metrics_open", "boolean", "`/metrics` without an operator's token."),
+    later("server.cors_origins", "array of strings", "Origins that get CORS headers."),
+    // ---- log ----
+    key("log", Table, Empty, "The log."),
+    key("log.format", Choice(&[Word("text", true), Word("json", true)]), Absent("`text` on a terminal, else `json`"), "For people, or JSON lines."),
+    key("log.level", Choice(&[Word("error", true), Word("warn", true), Word("info", true), Word("debug", true), Word("trace", true)]), TextDefault("info"), "Least severe line that is written."),
+    later("log.events", "string", "Where the event lines go."),
+    // ---- client ----
+    key("client", Tables, Absent("loopback only, no key needed"), "Who may call."),
+    key("client.name", Text, Required, "The client's name."),
+    key("client.tenant", Text, Absent("the client's name"), "Whose data it is; several clients may share one."),
+    key("client.keys", Secrets, Required, "Its keys, as `Authorization: Bearer`, `x-api-key` or `x-goog-api-key`; several for rotation."),
+    key("client.workflows", Texts, NONE, "Workflows it may call."),
+    key("client.show_routes", Flag, FlagDefault(false), "Whether it sees route names and refusals."),
+    later("client.tools", "array of strings", "Tools it may claim or run."),
+    later("operator", "array of tables", "Who may use the admin side: `name`, `token`, `role`."),
+    // ---- provider ----
+    key("provider", Named, NONE, "An account at a vendor's endpoint."),
+    key("provider.kind", Choice(&[Word("openai", true), Word("anthropic", true), Word("openai-compatible", true), Word("azure-openai", false), Word("gemini", false), Word("bedrock", false)]), Required, "How it is spoken to."),
+    key("provider.base_url", Text, Absent("the vendor's own; required for `openai-compatible`"), "As that vendor's SDK takes it (anthropic: without `/v1`; both accepted). No user, query or fragment."),
+    key("provider.api_key", Secret, Absent("no credential is sent"), "The key; required at the vendor's own address."),
+    key("provider.account", Text, Absent("the provider's name"), "Who holds state such as file ids and encrypted reasoning."),
+    key("provider.legal_entity", Text, NOT_STATED, "Whose contract it is."),
+    key("provider.data_classes", Texts, NOT_STATED, "Data classes it may see."),
+    key("provider.network", NETWORK, NOT_STATED, "How it is reached. Recovery over `public` needs an approval that says so."),
+    key("provider.terminal", Choice(&[Word("strict", true), Word("lenient", true)]), Absent("`strict`; `lenient` for `openai-compatible`"), "Whether a finish reason followed by the end of the body ends a stream, too."),
+    key("provider.forward_headers", Texts, NONE, "Request headers that go upstream besides the fixed list."),
+    key("provider.allow_plain_http", Flag, FlagDefault(false), "Plain http beyond loopback."),
+    key("provider.ambiguous_429", Choice(&[Word("stop", true), Word("rate_limited", true)]), TextDefault("stop"), "What a 429 that says nothing usable is."),
+    key("provider.attempts_header", Text, NONE, "Response header in which a gateway below reports the attempts it spent."),
+    key("provider.idempotency_header", Text, NONE, "Request header that carries a key of each attempt, where the provider supports one."),
+    later("provider.depends_on", "array of strings", "Shared failure domains."),
+    // ---- route ----
+    key("route", Named, NONE, "Provider, model, region and account together."),
+    key("route.provider", Text, Required, "A `[provider.NAME]`."),
+    key("route.model", Text, Absent("the request's own"), "The model's name sent upstream."),
+    key("route.model_class", Text, NOT_STATED, "For `requires.model_classes`."),
+    key("route.region", Text, NOT_STATED, "For `requires.regions`."),
+    key("route.dialects", Choices(&[Word("chat-completions", true), Word("anthropic-messages", true), Word("responses", false), Word("gemini", false)]), Absent("what the provider's kind speaks"), "Dialects it serves."),
+    key("route.capabilities", Texts, NOT_STATED, "What it can do: `text`, `image`, `tools`, `json_schema`, `web_search`, `beta:<value>` … A failover route must state them."),
+    int("route.context_tokens", 1, 1_000_000_000, "tokens", NOT_STATED, "Size of the context."),
+    int("route.max_output_tokens", 1, 100_000_000, "tokens", Absent("4096"), "For cost estimates where the request has none."),
+    key("route.price", Table, Absent("cost is not counted"), "What it costs."),
+    usd("route.price.input", 0.0, PER_MILLION, Required, "Input tokens."),
+    usd("route.price.cached_input", 0.0, PER_MILLION, Absent("`input`"), "Input tokens from a cache."),
+    usd("route.price.output", 0.0, PER_MILLION, Required, "Output tokens."),
+    key("route.timeouts", Table, Empty, "How long to wait for what."),
+    ms("route.timeouts.connect_ms", 1, 300_000, 5_000, "To connect."),
+    ms("route.timeouts.first_output_ms", 1, HOUR, 60_000, "From an attempt's start to its first visible output."),
+    ms("route.timeouts.first_output_reasoning_ms", 1, HOUR, 300_000, "The same, where the request asks for reasoning."),
+    ms("route.timeouts.idle_ms", 1, HOUR, 60_000, "Without a byte of the provider, after the boundary."),
+    ms("route.timeouts.answer_ms", 1, DAY, 600_000, "Without streaming: an attempt, to the whole answer."),
+    key("route.verified", Table, Absent("not verified: no failover to it"), "That somebody tried it for this use."),
+    key("route.verified.on", Date, Required, "When."),
+    key("route.verified.until", Date, Absent("does not expire"), "Last day it counts."),
+    note("route.verified.by", Text, "Who did it."),
+    note("route.verified.evidence", Text, "Where it is written down."),
+    later("route.verified.route_digest", "string", "Digest of what was verified."),
+    later("route.limits", "table", "Concurrency, requests and tokens a minute."),
+    later("route.failover_limits", "table", "What recovery traffic may add."),
+    later("route.oncall", "string", "Whom to call."),
+    later("route.schemas", "array of strings", "Schemas it keeps."),
+    later("route.languages", "array of strings", "Languages it is good at."),
+    later("route.safety_profile", "string", "Its safety profile."),
+    // ---- workflow ----
+    key("workflow", Named, Required, "What the application owns."),
+    int("workflow.version", 1, 9_007_199_254_740_991, "", IntDefault(1), "Shown in events."),
+    note("workflow.owner", Text, "Whose it is."),
+    key("workflow.models", Texts, NONE, "A request whose `model` is one of these belongs to this workflow."),
+    key("workflow.primary", RouteOrSplit, Required, "The route that is asked first; a planned split (an array) is not built yet."),
+    key("workflow.equivalents", Texts, NONE, "Other routes for the same model contract, in order."),
+    key("workflow.alternates", Texts, NONE, "Routes to other approved models, in order."),
+    key("workflow.commit", Choice(&[Word("first_visible", true), Word("tool_call_complete", false), Word("validated", false)]), TextDefault("first_visible"), "When an attempt is committed."),
+    key("workflow.on_disconnect", Choice(&[Word("cancel", true), Word("finish", false)]), TextDefault("cancel"), "What the last reader's leaving does."),
+    key("workflow.on_exhausted", Choice(&[Word("stop", true), Word("queue", false), Word("degraded", false)]), TextDefault("stop"), "What happens when no route is eligible."),
+    key("workflow.reasoning", Choice(&[Word("visible", true), Word("hold", true)]), TextDefault("visible"), "Whether reasoning text counts as visible output."),
+    key("workflow.hold", Table, Empty, "What is held back before the boundary."),
+    int("workflow.hold.max_events", 1, 1_000_000, "events", IntDefault(256), "Over it the hold is released and the attempt committed."),
+    int("workflow.hold.max_bytes", 1, 64 * MIB, "bytes", IntDefault(262_144), "The same in bytes."),
+    ms("workflow.hold.keepalive_after_ms", 0, HOUR, 15_000, "When a waiting client gets 200 and keep-alives; 0: never."),
+    later("workflow.resume", "table", "Resumable streams."),
+    later("workflow.passthrough", "array of strings", "Endpoints that go to the primary with no recovery."),
+    key("workflow.envelope", Table, Empty, "What one operation may spend."),
+    ms("workflow.envelope.deadline_ms", 1, DAY, 120_000, "Streaming: to the boundary, all attempts, waits and holds."),
+    ms("workflow.envelope.deadline_reasoning_ms", 1, DAY, 600_000, "The same, where the request asks for reasoning."),
+    ms("workflow.envelope.answer_deadline_ms", 1, DAY, 600_000, "Without streaming: to the whole answer."),
+    int("workflow.envelope.stream_ms", 1, DAY, "ms", Absent("only `idle_ms` ends it"), "To the end of a stream."),
+    int("workflow.envelope.max_attempts", 1, 10, "attempts", IntDefault(3), "Attempts in all, the first included."),
+    int("workflow.envelope.max_added_latency_ms", 1, DAY, "ms", Absent("only the deadline"), "Time since admission that is not spent in the accepted attempt."),
+    usd("workflow.envelope.max_cost_usd", 0.000_001, "USD", Absent("not limited"), "Cost of all attempts."),
+    key("workflow.envelope.side_effects", Choice(&[Word("none", true), Word("read_only", true), Word("write_possible", true)]), TextDefault("read_only"), "Hosted tools that a request may declare."),
+    key("workflow.envelope.repeat_unanswered", Flag, FlagDefault(true), "Whether an attempt that was sent and got no answer may be repeated."),
+    key("workflow.requires", Table, Empty, "What every route but the primary must state."),
+    key("workflow.requires.capabilities", Texts, NONE, "Capabilities."),
+    key("workflow.requires.regions", Texts, ANY, "Regions."),
+    key("workflow.requires.network", NETWORK, ANY, "`private`: a private network only."),
+    key("workflow.requires.data_class", Text, NONE, "A class that the provider must be allowed to see."),
+    key("workflow.requires.legal_entities", Texts, ANY, "Legal entities."),
+    key("workflow.requires.model_classes", Texts, ANY, "Model classes."),
+    int("workflow.requires.min_context_tokens", 1, 1_000_000_000, "tokens", NONE, "Least context."),
+    later("workflow.requires.schemas", "array of strings", "Schemas."),
+    later("workflow.requires.languages", "array of strings", "Languages."),
+    later("workflow.requires.safety_profile", "string", "Safety profile."),
+    key("workflow.failover", Table, Empty, "Whether it fails over."),
+    key("workflow.failover.enabled", Flag, FlagDefault(false), "Nothing fails over until somebody says so."),
+    key("workflow.failover.equivalent", Flag, FlagDefault(true), "To equivalents."),
+    key("workflow.failover.cross_model", Flag, FlagDefault(false), "To alternates."),
+    ms("workflow.failover.wait_first_ms", 0, 60_000, 1_000, "A `Retry-After` up to this is waited for before failing over."),
+    // ---- approval ----
+    key("approval", Tables, Absent("no failover"), "No live approval, no failover to that route."),
+    key("approval.workflow", Text, Required, "For which workflow."),
+    key("approval.route", Text, Required, "For which route."),
+    key("approval.purpose", Choice(&[Word("failover", true), Word("cross_model", true), Word("planned", false)]), Required, "`failover` to equivalents, `cross_model` to alternates."),
+    key("approval.until", Date, Absent("does not expire"), "Last day it counts."),
+    key("approval.network", NETWORK, Absent("private recovery only"), "`public`: recovery over public HTTPS is meant."),
+    note("approval.by", Text, "Who approved."),
+    note("approval.evidence", Text, "Where it is written down."),
+    later("approval.route_digest", "string", "Digest of what was approved."),
+    // ---- elsewhere ----
+    later("tool", "tables by name", "Tools of the execution ledger, with all keys below."),
+    later("include", "array of tables", "Further files and what they may decide."),
+];

@@ -1,0 +1,291 @@
+//! What is wrong with a configuration, and where: [`Problem`], its [`Severity`], the closed list of [`Code`]s, and the
+//! collector that turns byte offsets into lines and columns.
+//!
+//! Problems are collected, never thrown: whoever edits a config wants all of them at once. No problem carries a value of
+//! the file unless [`shown`] lets it pass, because a key pasted into the wrong place is still a key.
+
+use serde::{Serialize, Serializer};
+
+/// Problems kept of one file. A file with more is not going to be mended from a list; the last entry says that it was cut.
+pub const PROBLEMS_MAX: usize = 500;
+
+/// How bad.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// `serve` does not start (load problems), or a failover can never act (`check` findings).
+    Error,
+    /// Works, but probably not as meant.
+    Warning,
+    /// Worth knowing; nothing to mend.
+    Info,
+}
+
+impl Severity {
+    /// As printed.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warning => "warning",
+            Self::Info => "info",
+        }
+    }
+}
+
+/// One problem and its place.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Problem {
+    /// How bad.
+    pub severity: Severity,
+    /// The file as the user named it.
+    pub file: String,
+    /// Line, from 1; 0 where the whole file is meant.
+    pub line: usize,
+    /// Column in characters, from 1; 0 where the whole file is meant.
+    pub column: usize,
+    /// The key, dotted (`route.main.timeouts.connect_ms`, `client[0].keys`); empty for syntax errors.
+    pub key: String,
+    /// Stable code for programs.
+    pub code: Code,
+    /// A sentence for people.
+    pub message: String,
+}
+
+macro_rules! codes {
+    ($($variant:ident $name:literal $meaning:literal)*) => {
+        /// What kind of problem: a closed list, documented in `KEYS.md`.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Code {
+            $(#[doc = $meaning] $variant,)*
+        }
+
+        impl Code {
+            /// Every code, in the order of the documentation.
+            pub const ALL: &[Self] = &[$(Self::$variant),*];
+
+            /// The word in JSON and in brackets.
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name),* }
+            }
+
+            /// One line of documentation.
+            pub fn meaning(self) -> &'static str {
+                match self { $(Self::$variant => $meaning),* }
+            }
+        }
+    };
+}
+
+codes! {
+    ConfigUnreadable "config_unreadable" "The config file cannot be read, is not UTF-8 or is over 1 MiB."
+    Syntax "syntax" "Not TOML. Other findings on the same line, and those that need the whole file, are left out."
+    UnknownKey "unknown_key" "No such key here."
+    NotBuiltYet "not_built_yet" "A key or value of the specification that this build does not act on."
+    WrongType "wrong_type" "Another TOML type is expected."
+    OutOfRange "out_of_range" "A number outside its range."
+    InvalidValue "invalid_value" "The right type, but not a value that this key takes."
+    InvalidName "invalid_name" "A name that is not 1–64 of `A-Z a-z 0-9 _ - .`."
+    MissingKey "missing_key" "A required key is absent."
+    Duplicate "duplicate" "The same thing twice."
+    Unresolved "unresolved" "A name of a provider, route or workflow that does not exist."
+    SecretInline "secret_inline" "A secret that is not `env:NAME` or `file:PATH`."
+    SecretMissing "secret_missing" "The environment variable is not set."
+    SecretUnreadable "secret_unreadable" "The secret's file cannot be read or is over 64 KiB."
+    SecretEmpty "secret_empty" "The variable or file is there and empty."
+    SecretInvalid "secret_invalid" "The secret has characters that no header can carry (spaces, line ends, non-ASCII)."
+    KeyShared "key_shared" "Two clients have the same key."
+    ListenNotLoopback "listen_not_loopback" "Listening beyond loopback without any `[[client]]`."
+    BaseUrlInvalid "base_url_invalid" "A `base_url` that is not scheme, host and path."
+    BaseUrlUnversioned "base_url_unversioned" "A `base_url` without a path where `/v1` is usual."
+    PlainHttp "plain_http" "Plain `http://` beyond loopback without `allow_plain_http`."
+    HeaderNotAllowed "header_not_allowed" "A header that is never forwarded: credentials, cookies, hop-by-hop, the relay's own."
+    DialectNotSpoken "dialect_not_spoken" "The provider's kind does not speak that dialect."
+    ModelClaimedTwice "model_claimed_twice" "Two workflows claim one model for one client."
+    PrimaryRepeated "primary_repeated" "A workflow's primary is also its equivalent or alternate."
+    DatesReversed "dates_reversed" "`until` lies before `on`."
+    VerifiedInFuture "verified_in_future" "`verified.on` lies in the future."
+    ApprovalUnused "approval_unused" "The approved route is not one of that workflow's for that purpose."
+    StatusIsRetried "status_is_retried" "`exhausted_status` is one that SDKs retry by themselves."
+    FailoverWithoutCandidates "failover_without_candidates" "Failover is enabled and there is no route it may go to."
+    FailoverNeverActs "failover_never_acts" "Failover is enabled and every candidate is refused for every request."
+    FailoverRouteStatesNothing "failover_route_states_nothing" "A failover route without `capabilities`: it would be refused for everything."
+    CandidateIneligible "candidate_ineligible" "One failover route is refused for every request; the message has the reasons."
+    ApprovalNotPublic "approval_not_public" "Recovery over public HTTPS and the approval does not say `network = \"public\"`."
+    NetworkNotStated "network_not_stated" "A failover route's provider does not say whether its network is private or public."
+    TooFewAttempts "too_few_attempts" "Failover is enabled and `max_attempts` is 1."
+    DeadlineTooShort "deadline_too_short" "No second attempt fits into the deadline."
+    AddedLatencyTooShort "added_latency_too_short" "No failed attempt, or no hanging one, fits into `max_added_latency_ms`."
+    FailoverDisabled "failover_disabled" "Failover routes are configured and switched off."
+    ApprovalExpiresSoon "approval_expires_soon" "An approval that is in use ends within 30 days."
+    VerificationExpiresSoon "verification_expires_soon" "A verification that is in use ends within 30 days."
+    SharedProvider "shared_provider" "Every failover route is at the primary's provider: its outage takes them all."
+    ModelClassDiffers "model_class_differs" "An equivalent states another model class than the primary."
+    CostWithoutPrice "cost_without_price" "`max_cost_usd` on a route without `price`: its cost is not counted."
+    ClientWithoutWorkflows "client_without_workflows" "A client that may call nothing."
+    WorkflowUnreachable "workflow_unreachable" "A workflow that no client may call."
+    CredentialsNotTried "credentials_not_tried" "Outstanding live check: nobody asked the provider whether key and model are good."
+    DigestNotCompared "digest_not_compared" "Approvals carry no digest: whether the route is still the approved one was not compared."
+    TooManyProblems "too_many_problems" "Over 500 problems; the rest is not listed."
+}
+
+impl Serialize for Code {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+/// Collects the problems of one text.
+pub(super) struct Problems<'a> {
+    file: &'a str,
+    text: &'a str,
+    line_starts: Vec<usize>,
+    list: Vec<Problem>,
+}
+
+impl<'a> Problems<'a> {
+    pub(super) fn new(file: &'a str, text: &'a str) -> Self {
+        let after_newline = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at + 1);
+        Self { file, text, line_starts: std::iter::once(0).chain(after_newline).collect(), list: Vec::new() }
+    }
+
+    /// Line and column, from 1, of a byte offset.
+    pub(super) fn place(&self, offset: usize) -> (usize, usize) {
+        let line = self.line_starts.partition_point(|start| *start <= offset);
+        let start = self.line_starts.get(line.saturating_sub(1)).copied().unwrap_or(0);
+        let column = self.text.get(start..offset).map_or(0, |before| before.chars().count());
+        (line, column + 1)
+    }
+
+    pub(super) fn error(&mut self, code: Code, offset: usize, key: &str, message: impl Into<String>) {
+        self.push(Severity::Error, code, offset, key, message.into());
+    }
+
+    pub(super) fn warning(&mut self, code: Code, offset: usize, key: &str, message: impl Into<String>) {
+        self.push(Severity::Warning, code, offset, key, message.into());
+    }
+
+    fn push(&mut self, severity: Severity, code: Code, offset: usize, key: &str, message: String) {
+        let (line, column) = self.place(offset);
+        if self.list.len() < PROBLEMS_MAX {
+            let file = self.file.to_owned();
+            self.list.push(Problem { severity, file, line, column, key: key.to_owned(), code, message });
+        } else if self.list.len() == PROBLEMS_MAX {
+            let message = format!("more than {PROBLEMS_MAX} problems; the rest is not listed");
+            let file = self.file.to_owned();
+            let code = Code::TooManyProblems;
+            self.list.push(Problem {
+                severity: Severity::Error,
+                file,
+                line,
+                column,
+                key: String::new(),
+                code,
+                message,
+            });
+        }
+    }
+
+    /// All of them, in the order of the file.
+    pub(super) fn finish(mut self) -> Vec<Problem> {
+        self.list.sort_by_key(|problem| (problem.code == Code::TooManyProblems, problem.line, problem.column));
+        self.list
+    }
+}
+
+/// Where each key stands, for findings that are made after parsing.
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    pub(super) file: String,
+    pub(super) by_key: std::collections::BTreeMap<String, (usize, usize)>,
+}
+
+impl Places {
+    /// Line and column of a key; of the nearest key above it when it is not written down; (0, 0) for the file.
+    pub(super) fn of(&self, key: &str) -> (usize, usize) {
+        let mut key = key;
+        loop {
+            if let Some(place) = self.by_key.get(key) {
+                return *place;
+            }
+            match key.rfind(['.', '[']) {
+                Some(cut) => key = key.get(..cut).unwrap_or_default(),
+                None => return (0, 0),
+            }
+        }
+    }
+}
+
+/// A piece of the user's text for a message: in backquotes when it is short, plain and does not look like a credential,
+/// else words that stand for it.
+pub(super) fn shown(text: &str) -> String {
+    const SHOWN_MAX: usize = 64;
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.:/*".contains(&byte);
+    if !text.is_empty() && text.len() <= SHOWN_MAX && text.bytes().all(plain) && !looks_secret(text) {
+        format!("`{text}`")
+    } else {
+        "(a value not shown here)".to_owned()
+    }
+}
+
+/// Long runs of mixed letters and digits are keys far more often than names; vendors' prefixes too.
+pub(super) fn looks_secret(text: &str) -> bool {
+    const RUN: usize = 20;
+    let prefixed = ["sk-", "sk_", "pk-", "xoxb-", "ghp_", "AKIA", "AIza", "Bearer"].iter().any(|p| text.starts_with(p));
+    prefixed
+        || text.split(|c: char| !c.is_ascii_alphanumeric()).any(|run| {
+            let (mut digit, mut letter) = (false, false);
+            for byte in run.bytes() {
+                digit |= byte.is_ascii_digit();
+                letter |= byte.is_ascii_alphabetic();
+            }
+            run.len() >= RUN && digit && letter
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn offsets_become_lines_and_columns() {
+        let problems = Problems::new("f", "ab\né=1\n\nz");
+        for (offset, place) in [(0, (1, 1)), (1, (1, 2)), (3, (2, 1)), (5, (2, 2)), (9, (4, 1)), (10, (4, 2))] {
+            assert_eq!(problems.place(offset), place, "{offset}");
+        }
+    }
+
+    #[test]
+    fn the_list_is_bounded_and_says_so() {
+        let mut problems = Problems::new("f", "a\nb");
+        for _ in 0..PROBLEMS_MAX + 50 {
+            problems.error(Code::UnknownKey, 0, "a", "unknown");
+        }
+        let list = problems.finish();
+        assert_eq!(list.len(), PROBLEMS_MAX + 1);
+        assert_eq!(list.last().map(|p| p.code), Some(Code::TooManyProblems));
+    }
+
+    #[test]
+    fn names_are_shown_and_credentials_are_not() {
+        for (text, hidden) in [
+            ("claude-sonnet-4-5-20250929", false),
+            ("anthropic/claude-3.7", false),
+            ("sk-short", true),
+            (&"a1".repeat(12), true),
+            ("has space", true),
+            ("", true),
+            ("\u{1b}[31m", true),
+        ] {
+            assert_eq!(!shown(text).starts_with('`'), hidden, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn codes_are_unique_snake_case_words() {
+        let names: std::collections::BTreeSet<_> = Code::ALL.iter().map(|code| code.name()).collect();
+        assert_eq!(names.len(), Code::ALL.len());
+        for name in names {
+            assert!(name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'), "{name}");
+        }
+    }
+}

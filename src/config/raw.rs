@@ -1,0 +1,444 @@
+//! The file with every value's type, range and word checked against `keys.rs`, and every node with its place.
+//!
+//! In: a parsed TOML document. Out: a tree of [`Node`]s in which unknown keys are gone and a bad value is [`Value::Bad`];
+//! each was reported here, once, so that `checked/` reads on without repeating it. Getters know the table's defaults.
+//! Depth is bounded by the table (four levels), breadth by the size of the file. Nothing here prints: a node may hold a key
+//! that somebody wrote inline, so there is no `Debug`.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use toml::Spanned;
+use toml::de::{DeArray, DeTable, DeValue};
+use toml::value::Datetime;
+
+use crate::clock::UnixMillis;
+
+use super::keys::{self, Default, Key, Kind, State, Word};
+use super::nearest;
+use super::problem::{Code, Problems, shown};
+
+/// A key's value and its place.
+pub(super) struct Node {
+    /// Byte offset of the key (of the item, in arrays).
+    pub(super) at: usize,
+    /// The key as reported: `route.main.timeouts`.
+    pub(super) key: String,
+    /// The key's path in the table.
+    pattern: &'static str,
+    value: Value,
+}
+
+enum Value {
+    /// There, wrong, and reported.
+    Bad,
+    Text(String),
+    Texts(Vec<Item>),
+    Flag(bool),
+    Int(u64),
+    Number(f64),
+    Date(UnixMillis),
+    Table(BTreeMap<&'static str, Node>),
+    Named(BTreeMap<String, Node>),
+    Tables(Vec<Node>),
+}
+
+/// An entry of an array of strings.
+pub(super) struct Item {
+    /// Byte offset.
+    pub(super) at: usize,
+    /// The string.
+    pub(super) text: String,
+}
+
+impl Node {
+    fn child(&self, name: &str) -> Option<&Node> {
+        debug_assert!(keys::child(self.pattern, name).is_some(), "{}.{name} is not in the table", self.pattern);
+        match &self.value {
+            Value::Table(children) => children.get(name),
+            _ => None,
+        }
+    }
+
+    fn default(&self, name: &str) -> Option<Default> {
+        keys::child(self.pattern, name).map(|key| key.default)
+    }
+
+    /// The reported key of a child, whether it is there or not.
+    pub(super) fn key_of(&self, name: &str) -> String {
+        if self.key.is_empty() { name.to_owned() } else { format!("{}.{name}", self.key) }
+    }
+
+    /// Where a child stands; this node's place when it is absent.
+    pub(super) fn at_of(&self, name: &str) -> usize {
+        self.child(name).map_or(self.at, |child| child.at)
+    }
+
+    /// Whether the child is written down, good or bad.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.child(name).is_some()
+    }
+
+    /// A string or word; the table's default when it is absent or bad.
+    pub(super) fn text(&self, name: &str) -> Option<&str> {
+        match (self.child(name).map(|child| &child.value), self.default(name)) {
+            (Some(Value::Text(text)), _) => Some(text),
+            (_, Some(Default::Text(text))) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// An owned string.
+    pub(super) fn owned(&self, name: &str) -> Option<String> {
+        self.text(name).map(str::to_owned)
+    }
+
+    /// An array of strings, with places; `None` when it is absent or bad.
+    pub(super) fn items(&self, name: &str) -> Option<&[Item]> {
+        match self.child(name).map(|child| &child.value) {
+            Some(Value::Texts(items)) => Some(items),
+            _ => None,
+        }
+    }
+
+    /// An array of strings.
+    pub(super) fn texts(&self, name: &str) -> Option<Vec<String>> {
+        self.items(name).map(|items| items.iter().map(|item| item.text.clone()).collect())
+    }
+
+    /// A flag; the table's default when it is absent or bad.
+    pub(super) fn flag(&self, name: &str) -> bool {
+        match (self.child(name).map(|child| &child.value), self.default(name)) {
+            (Some(Value::Flag(flag)), _) => *flag,
+            (_, Some(Default::Flag(flag))) => flag,
+            _ => false,
+        }
+    }
+
+    /// An integer or the table's default.
+    pub(super) fn opt_int(&self, name: &str) -> Option<u64> {
+        match (self.child(name).map(|child| &child.value), self.default(name)) {
+            (Some(Value::Int(int)), _) => Some(*int),
+            (_, Some(Default::Int(int))) => Some(int),
+            _ => None,
+        }
+    }
+
+    /// An integer of a key that has a default.
+    pub(super) fn int(&self, name: &str) -> u64 {
+        debug_assert!(matches!(self.default(name), Some(Default::Int(_))), "{}.{name} has no default", self.pattern);
+        self.opt_int(name).unwrap_or(0)
+    }
+
+    /// An integer of bounded range as a size.
+    pub(super) fn size(&self, name: &str) -> usize {
+        usize::try_from(self.int(name)).unwrap_or(usize::MAX)
+    }
+
+    /// Milliseconds of a key that has a default.
+    pub(super) fn millis(&self, name: &str) -> Duration {
+        Duration::from_millis(self.int(name))
+    }
+
+    /// Milliseconds.
+    pub(super) fn opt_millis(&self, name: &str) -> Option<Duration> {
+        self.opt_int(name).map(Duration::from_millis)
+    }
+
+    /// A decimal number.
+    pub(super) fn number(&self, name: &str) -> Option<f64> {
+        match self.child(name).map(|child| &child.value) {
+            Some(Value::Number(number)) => Some(*number),
+            _ => None,
+        }
+    }
+
+    /// A day's first millisecond.
+    pub(super) fn date(&self, name: &str) -> Option<UnixMillis> {
+        match self.child(name).map(|child| &child.value) {
+            Some(Value::Date(date)) => Some(*date),
+            _ => None,
+        }
+    }
+
+    /// A table; `None` when it is absent or bad.
+    pub(super) fn table(&self, name: &str) -> Option<&Node> {
+        self.child(name).filter(|child| matches!(child.value, Value::Table(_)))
+    }
+
+    /// Tables by name, in order of their names. Those that are bad as a whole are left out.
+    pub(super) fn named(&self, name: &str) -> impl Iterator<Item = (&str, &Node)> {
+        let all = match self.child(name).map(|child| &child.value) {
+            Some(Value::Named(all)) => Some(all),
+            _ => None,
+        };
+        all.into_iter().flatten().map(|(name, node)| (name.as_str(), node))
+    }
+
+    /// An array of tables.
+    pub(super) fn tables(&self, name: &str) -> &[Node] {
+        match self.child(name).map(|child| &child.value) {
+            Some(Value::Tables(all)) => all,
+            _ => &[],
+        }
+    }
+
+    /// Calls `see` with key and offset of this node and all below.
+    pub(super) fn each(&self, see: &mut dyn FnMut(&str, usize)) {
+        see(&self.key, self.at);
+        match &self.value {
+            Value::Table(all) => all.values().for_each(|node| node.each(see)),
+            Value::Named(all) => all.values().for_each(|node| node.each(see)),
+            Value::Tables(all) => all.iter().for_each(|node| node.each(see)),
+            _ => {}
+        }
+    }
+}
+
+/// Checks the document against the table of keys.
+pub(super) fn read(document: &DeTable<'_>, problems: &mut Problems<'_>) -> Node {
+    Walk { problems }.table(0, String::new(), "", document)
+}
+
+struct Walk<'w, 'a> {
+    problems: &'w mut Problems<'a>,
+}
+
+impl Walk<'_, '_> {
+    fn table(&mut self, at: usize, key: String, pattern: &'static str, table: &DeTable<'_>) -> Node {
+        let mut children = BTreeMap::new();
+        for (name, value) in table {
+            let (child_at, name) = (name.span().start, name.get_ref().as_ref());
+            match keys::child(pattern, name) {
+                None => {
+                    let message = format!("unknown key {}{}", shown(name), suggestion(pattern, name));
+                    self.problems.error(Code::UnknownKey, child_at, &join(&key, name), message);
+                }
+                Some(spec) if spec.state == State::NotBuilt => {
+                    let message = format!("this build does not act on `{}` yet; remove it", spec.written());
+                    self.problems.error(Code::NotBuiltYet, child_at, &join(&key, name), message);
+                }
+                Some(spec) => {
+                    let (child_key, pattern) = (join(&key, name), spec.path);
+                    let value = self.value(spec, child_at, &child_key, value);
+                    children.insert(spec.name(), Node { at: child_at, key: child_key, pattern, value });
+                }
+            }
+        }
+        for spec in keys::children(pattern).filter(|spec| !table.contains_key(spec.name())) {
+            match spec.default {
+                Default::Required => {
+                    let message = format!("`{}` is required: {}", spec.name(), spec.meaning);
+                    self.problems.error(Code::MissingKey, at, &join(&key, spec.name()), message);
+                }
+                Default::Empty => {
+                    let empty = self.table(at, join(&key, spec.name()), spec.path, &DeTable::new());
+                    children.insert(spec.name(), empty);
+                }
+                _ => {}
+            }
+        }
+        Node { at, key, pattern, value: Value::Table(children) }
+    }
+
+    fn value(&mut self, spec: &'static Key, at: usize, key: &str, value: &Spanned<DeValue<'_>>) -> Value {
+        match (spec.kind, value.get_ref()) {
+            (Kind::Table, DeValue::Table(table)) => self.table(at, key.to_owned(), spec.path, table).value,
+            (Kind::Named, DeValue::Table(table)) => self.named(spec, key, table),
+            (Kind::Tables, DeValue::Array(array)) => self.tables(spec, key, array),
+            (Kind::Tables, DeValue::Table(_)) => {
+                let message = format!("write [[{0}]] with double brackets: there may be several", spec.path);
+                self.problems.error(Code::WrongType, at, key, message);
+                Value::Bad
+            }
+            (Kind::Text | Kind::Secret | Kind::RouteOrSplit, DeValue::String(text)) => {
+                if text.is_empty() {
+                    self.problems.error(Code::InvalidValue, at, key, "must not be empty");
+                    return Value::Bad;
+                }
+                Value::Text(text.clone().into_owned())
+            }
+            (Kind::RouteOrSplit, DeValue::Array(_)) => {
+                let message = "a planned split is not built yet; name one route";
+                self.problems.error(Code::NotBuiltYet, at, key, message);
+                Value::Bad
+            }
+            (Kind::Choice(words), DeValue::String(text)) => {
+                if self.word(words, at, key, text) {
+                    Value::Text(text.clone().into_owned())
+                } else {
+                    Value::Bad
+                }
+            }
+            (Kind::Texts | Kind::Secrets | Kind::Choices(_), DeValue::Array(array)) => self.texts(spec, key, array),
+            (Kind::Flag, DeValue::Boolean(flag)) => Value::Flag(*flag),
+            (Kind::Int { min, max, unit }, DeValue::Integer(int)) => {
+                let int = i128::from_str_radix(int.as_str(), int.radix()).ok();
+                match int.and_then(|int| u64::try_from(int).ok()).filter(|int| (min..=max).contains(int)) {
+                    Some(int) => Value::Int(int),
+                    None => self.out_of_range(at, key, &format!("{min} to {max} {unit}")),
+                }
+            }
+            (Kind::Number { min, max, unit }, DeValue::Integer(_) | DeValue::Float(_)) => {
+                match decimal(value.get_ref()).filter(|number| (min..=max).contains(number)) {
+                    Some(number) => Value::Number(number),
+                    None => self.out_of_range(at, key, &format!("{min} to {max} {unit}")),
+                }
+            }
+            (Kind::Date, DeValue::Datetime(when)) => self.date(at, key, when),
+            (_, other) => {
+                self.wrong_type(at, key, &expected(spec), other);
+                Value::Bad
+            }
+        }
+    }
+
+    fn named(&mut self, spec: &'static Key, key: &str, table: &DeTable<'_>) -> Value {
+        let mut all = BTreeMap::new();
+        for (name, value) in table {
+            let (at, name) = (name.span().start, name.get_ref().as_ref());
+            let key = join(key, name);
+            if !is_name(name) {
+                self.problems.error(Code::InvalidName, at, &key, "a name is 1–64 of A-Z a-z 0-9 _ - .");
+            }
+            match value.get_ref() {
+                DeValue::Table(table) => {
+                    all.insert(name.to_owned(), self.table(at, key, spec.path, table));
+                }
+                other => {
+                    self.wrong_type(at, &key, &format!("a table: write [{}.NAME]", spec.path), other);
+                    all.insert(name.to_owned(), Node { at, key, pattern: spec.path, value: Value::Bad });
+                }
+            }
+        }
+        Value::Named(all)
+    }
+
+    fn tables(&mut self, spec: &'static Key, key: &str, array: &DeArray<'_>) -> Value {
+        let mut all = Vec::new();
+        for (index, entry) in array.iter().enumerate() {
+            let key = format!("{key}[{index}]");
+            match entry.get_ref() {
+                DeValue::Table(table) => all.push(self.table(entry.span().start, key, spec.path, table)),
+                other => self.wrong_type(entry.span().start, &key, "a table", other),
+            }
+        }
+        Value::Tables(all)
+    }
+
+    fn texts(&mut self, spec: &'static Key, key: &str, array: &DeArray<'_>) -> Value {
+        let mut items = Vec::new();
+        let mut good = true;
+        for (index, entry) in array.iter().enumerate() {
+            let (at, key) = (entry.span().start, format!("{key}[{index}]"));
+            let DeValue::String(text) = entry.get_ref() else {
+                self.wrong_type(at, &key, "a string", entry.get_ref());
+                good = false;
+                continue;
+            };
+            if let Kind::Choices(words) = spec.kind {
+                good &= self.word(words, at, &key, text);
+            } else if text.is_empty() {
+                self.problems.error(Code::InvalidValue, at, &key, "must not be empty");
+                good = false;
+            }
+            items.push(Item { at, text: text.clone().into_owned() });
+        }
+        if good { Value::Texts(items) } else { Value::Bad }
+    }
+
+    fn date(&mut self, at: usize, key: &str, when: &Datetime) -> Value {
+        let (Some(date), None, None) = (when.date, when.time, when.offset) else {
+            self.problems.error(Code::WrongType, at, key, "expects a date alone, such as 2027-03-31 (UTC days)");
+            return Value::Bad;
+        };
+        match start_of_day(date) {
+            Some(start) => Value::Date(start),
+            None => self.out_of_range(at, key, "a day of the calendar, from 1970 on"),
+        }
+    }
+
+    fn word(&mut self, words: &[Word], at: usize, key: &str, text: &str) -> bool {
+        match words.iter().find(|word| word.0 == text) {
+            Some(Word(_, true)) => true,
+            Some(Word(word, false)) => {
+                let message = format!("`{word}` is not built yet; this build has {}", list(words));
+                self.problems.error(Code::NotBuiltYet, at, key, message);
+                false
+            }
+            None => {
+                let hint = nearest::hint(text, words.iter().map(|word| word.0));
+                let message = format!("{} is none of {}{hint}", shown(text), list(words));
+                self.problems.error(Code::InvalidValue, at, key, message);
+                false
+            }
+        }
+    }
+
+    fn wrong_type(&mut self, at: usize, key: &str, expected: &str, found: &DeValue<'_>) {
+        self.problems.error(Code::WrongType, at, key, format!("expects {expected}, found {}", found.type_str()));
+    }
+
+    fn out_of_range(&mut self, at: usize, key: &str, range: &str) -> Value {
+        self.problems.error(Code::OutOfRange, at, key, format!("must be {}", range.trim_end()));
+        Value::Bad
+    }
+}
+
+fn expected(spec: &Key) -> String {
+    match spec.kind {
+        Kind::Choice(words) => format!("one of {}", list(words)),
+        Kind::Choices(words) => format!("an array of {}", list(words)),
+        Kind::Int { .. } => "an integer".into(),
+        Kind::Number { .. } => "a number".into(),
+        Kind::Date => "a date such as 2027-03-31, without quotes".into(),
+        Kind::Named => format!("tables: write [{}.NAME]", spec.path),
+        _ => format!("type {}", spec.type_text()),
+    }
+}
+
+/// The built words, or all where none of them is.
+fn list(words: &[Word]) -> String {
+    words.iter().filter(|word| word.1).map(|word| word.0).collect::<Vec<_>>().join(", ")
+}
+
+/// A near name here, or the table in which that name belongs.
+fn suggestion(pattern: &str, name: &str) -> String {
+    let near = nearest::hint(name, keys::children(pattern).map(Key::name));
+    if !near.is_empty() {
+        return near;
+    }
+    let elsewhere = keys::KEYS.iter().find(|key| key.name() == name && key.state != State::NotBuilt);
+    let belongs =
+        elsewhere.and_then(|key| key.written().rsplit_once('.').map(|(table, _)| format!("; it belongs in [{table}]")));
+    belongs.unwrap_or_default()
+}
+
+fn join(parent: &str, name: &str) -> String {
+    let bare =
+        !name.is_empty() && name.len() <= 64 && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.".contains(&b));
+    let name = if bare && !super::problem::looks_secret(name) { name } else { "(not shown)" };
+    if parent.is_empty() { name.to_owned() } else { format!("{parent}.{name}") }
+}
+
+/// Names stand in headers, metrics and paths, so they are kept to characters that are safe in all of them.
+pub(super) fn is_name(name: &str) -> bool {
+    (1..=64).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.".contains(&b))
+}
+
+fn decimal(value: &DeValue<'_>) -> Option<f64> {
+    match value {
+        DeValue::Float(float) => float.as_str().parse().ok(),
+        #[allow(clippy::cast_precision_loss, reason = "prices in dollars; 2^53 of them are enough")]
+        DeValue::Integer(int) => i64::from_str_radix(int.as_str(), int.radix()).ok().map(|int| int as f64),
+        _ => None,
+    }
+}
+
+fn start_of_day(date: toml::value::Date) -> Option<UnixMillis> {
+    let (year, month, day) =
+        (i16::try_from(date.year).ok()?, i8::try_from(date.month).ok()?, i8::try_from(date.day).ok()?);
+    let date = jiff::civil::Date::new(year, month, day).ok()?;
+    let since = date.duration_since(jiff::civil::Date::new(1970, 1, 1).ok()?);
+    u64::try_from(since.as_millis()).ok().map(UnixMillis)
+}

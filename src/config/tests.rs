@@ -1,0 +1,88 @@
+//! What the whole room promises: every key is acted on or refused, every problem is reported with its place, no problem
+//! carries a secret. One row a case.
+
+mod every_key;
+mod findings;
+mod problems;
+
+use std::io;
+use std::path::Path;
+
+use crate::clock::UnixMillis;
+
+use super::{Loaded, Problem, Sources, parse};
+
+/// 2026-12-01T00:00:00Z.
+pub(super) const NOW: UnixMillis = UnixMillis(1_796_083_200_000);
+
+/// A config that uses every section once.
+pub(super) const BASE: &str = r#"[server]
+
+[log]
+
+[[client]]
+name = "web"
+keys = ["env:WEB"]
+workflows = ["w"]
+
+[provider.p]
+kind = "openai"
+api_key = "env:KEY"
+
+[provider.q]
+kind = "openai-compatible"
+base_url = "https://q.example/v1"
+
+[route.main]
+provider = "p"
+
+[route.other]
+provider = "q"
+
+[workflow.w]
+primary = "main"
+equivalents = ["other"]
+
+[[approval]]
+workflow = "w"
+route = "other"
+purpose = "failover"
+"#;
+
+pub(super) fn env(name: &str) -> Option<String> {
+    match name {
+        "EMPTY" => Some(String::new()),
+        "SPACED" => Some("two words".into()),
+        "SAME" | "WEB" => Some("client-key-one".into()),
+        "UNSET" | "unset_123" => None,
+        _ => Some(format!("value-of-{name}")),
+    }
+}
+
+pub(super) fn read(path: &Path) -> io::Result<String> {
+    match path.to_str() {
+        Some("folder/key.txt") => Ok("file-secret\n".into()),
+        Some("folder/crlf.txt") => Ok("file-secret\r\n".into()),
+        Some("folder/two.txt") => Ok("file-secret\n\n".into()),
+        Some("folder/empty.txt") => Ok("\n".into()),
+        Some("folder/locked.txt") => Err(io::ErrorKind::PermissionDenied.into()),
+        _ => Err(io::ErrorKind::NotFound.into()),
+    }
+}
+
+pub(super) fn parsed(text: &str) -> Result<Loaded, Vec<Problem>> {
+    let sources = Sources { folder: Path::new("folder"), env: &env, read: &read, now: NOW, terminal: false };
+    parse(text, "t.toml", &sources)
+}
+
+/// Puts `lines` right below `header` in [`BASE`].
+pub(super) fn with(header: &str, lines: &str) -> String {
+    let header = format!("{header}\n");
+    assert!(BASE.contains(&header), "{header}");
+    BASE.replacen(&header, &format!("{header}{lines}\n"), 1)
+}
+
+/// `code line` of every problem.
+pub(super) fn codes(list: &[Problem]) -> Vec<String> {
+    list.iter().map(|problem| format!("{} {}", problem.code.name(), problem.line)).collect()
+}

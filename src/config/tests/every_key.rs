@@ -1,0 +1,256 @@
+//! Every key of the specification is acted on, informational or refused as not built yet; "acted on" is seen in the settings.
+
+use super::super::keys::{self, KEYS, State};
+use super::super::problem::Code;
+use super::{BASE, codes, parsed, with};
+
+/// Every key of SPEC section 3's full example and of its annex, by path.
+const SPEC: &str = "
+server.listen server.admin_listen server.store server.shutdown_grace_ms server.max_body_bytes server.max_header_bytes
+server.max_event_bytes server.exhausted_status server.metrics_open server.max_in_flight server.memory_bytes
+server.cors_origins client.name client.tenant client.keys client.workflows client.tools client.show_routes
+operator.name operator.token operator.role provider.kind provider.base_url provider.api_key provider.account
+provider.legal_entity provider.data_classes provider.network provider.terminal provider.forward_headers
+provider.allow_plain_http provider.ambiguous_429 provider.depends_on provider.attempts_header provider.idempotency_header
+route.provider route.model route.model_class route.region route.dialects route.capabilities route.context_tokens
+route.max_output_tokens route.price.input route.price.cached_input route.price.output route.limits.concurrency
+route.limits.requests_per_minute route.limits.tokens_per_minute route.failover_limits.concurrency
+route.failover_limits.requests_per_second route.timeouts.connect_ms route.timeouts.first_output_ms
+route.timeouts.first_output_reasoning_ms route.timeouts.idle_ms route.timeouts.answer_ms route.verified.on
+route.verified.by route.verified.evidence route.verified.until route.verified.route_digest route.oncall route.schemas
+route.languages route.safety_profile workflow.version workflow.owner workflow.models workflow.primary
+workflow.equivalents workflow.alternates workflow.commit workflow.on_disconnect workflow.on_exhausted workflow.reasoning
+workflow.resume.keep_ms workflow.resume.max_bytes workflow.resume.detached_ms workflow.hold.max_events
+workflow.hold.max_bytes workflow.hold.keepalive_after_ms workflow.passthrough workflow.envelope.deadline_ms
+workflow.envelope.deadline_reasoning_ms workflow.envelope.answer_deadline_ms workflow.envelope.stream_ms
+workflow.envelope.max_attempts workflow.envelope.max_added_latency_ms workflow.envelope.max_cost_usd
+workflow.envelope.side_effects workflow.envelope.repeat_unanswered workflow.requires.capabilities
+workflow.requires.regions workflow.requires.network workflow.requires.data_class workflow.requires.legal_entities
+workflow.requires.model_classes workflow.requires.min_context_tokens workflow.requires.schemas
+workflow.requires.languages workflow.requires.safety_profile workflow.failover.enabled workflow.failover.equivalent
+workflow.failover.cross_model workflow.failover.wait_first_ms approval.workflow approval.route approval.purpose
+approval.by approval.evidence approval.until approval.network approval.route_digest log.format log.level log.events
+tool.schema tool.endpoint tool.probe tool.approval tool.similar tool.max_runs tool.summary tool.redact tool.key_fields
+tool.ignore_fields tool.effect tool.owner tool.impact tool.timeout_ms tool.result_rules include.path include.allow
+";
+
+#[test]
+fn every_key_of_the_spec_is_in_the_table() {
+    for path in SPEC.split_whitespace() {
+        let mut at = Some(path);
+        let known = loop {
+            match at {
+                Some(prefix) if KEYS.iter().any(|key| key.path == prefix) => break Some(prefix),
+                Some(prefix) => at = prefix.rsplit_once('.').map(|(parent, _)| parent),
+                None => break None,
+            }
+        };
+        let key = KEYS.iter().find(|key| Some(key.path) == known).unwrap_or_else(|| panic!("{path} is unknown"));
+        assert!(key.path == path || key.state == State::NotBuilt, "{path} is not in the table, only {}", key.path);
+    }
+}
+
+#[test]
+fn every_key_of_the_table_is_in_the_spec() {
+    let spec: Vec<&str> = SPEC.split_whitespace().collect();
+    for key in KEYS {
+        let below = format!("{}.", key.path);
+        assert!(spec.iter().any(|path| *path == key.path || path.starts_with(&below)), "{} is not SPEC's", key.path);
+    }
+}
+
+/// Where a key of a section can be written in [`BASE`].
+fn header(section: &str) -> &'static str {
+    match section {
+        "server" => "[server]",
+        "log" => "[log]",
+        "client" => "[[client]]",
+        "provider" => "[provider.p]",
+        "route" => "[route.main]",
+        "workflow" => "[workflow.w]",
+        "approval" => "[[approval]]",
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn not_built_keys_are_refused_as_such_and_alone() {
+    for key in KEYS.iter().filter(|key| key.state == State::NotBuilt) {
+        let (text, line) = match key.path.split_once('.') {
+            None => (format!("{} = 1\n{BASE}", key.path), 1),
+            Some((section, rest)) => {
+                let extra = if rest.starts_with("verified.") { "verified.on = 2026-11-20\n" } else { "" };
+                let text = with(header(section), &format!("{extra}{rest} = 1"));
+                let line = text.lines().position(|line| line == format!("{rest} = 1")).unwrap() + 1;
+                (text, line)
+            }
+        };
+        let problems = parsed(&text).expect_err(key.path);
+        assert_eq!(codes(&problems), [format!("not_built_yet {line}")], "{}", key.path);
+    }
+}
+
+#[test]
+fn informational_keys_change_nothing() {
+    let plain = parsed(&with("[route.main]", "verified.on = 2026-11-20")).unwrap();
+    let text = with("[route.main]", "verified = { on = 2026-11-20, by = \"me\", evidence = \"E-1\" }")
+        .replace("[workflow.w]\n", "[workflow.w]\nowner = \"support\"\n")
+        .replace("[[approval]]\n", "[[approval]]\nby = \"risk\"\nevidence = \"CHG-1\"\n");
+    let noted = parsed(&text).unwrap();
+    assert_eq!(format!("{:?}", plain.settings), format!("{:?}", noted.settings));
+    assert!(noted.warnings.is_empty());
+    let informational: Vec<_> =
+        KEYS.iter().filter(|key| key.state == State::Informational).map(|key| key.path).collect();
+    for path in &informational {
+        assert!(text.contains(&format!("{} = ", path.rsplit('.').next().unwrap())), "{path}");
+    }
+    assert_eq!(informational.len(), 5);
+}
+
+/// A value other than the default for every acted-on key that `BASE` does not spell out itself.
+const SAMPLES: &[(&str, &str)] = &[
+    ("server.listen", "\"127.0.0.1:9\""),
+    ("server.shutdown_grace_ms", "1"),
+    ("server.max_body_bytes", "2048"),
+    ("server.max_header_bytes", "9000"),
+    ("server.max_event_bytes", "70000"),
+    ("server.max_in_flight", "7"),
+    ("server.exhausted_status", "422"),
+    ("log.format", "\"text\""),
+    ("log.level", "\"debug\""),
+    ("client.tenant", "\"t\""),
+    ("client.show_routes", "true"),
+    ("provider.base_url", "\"https://gw.example/v1\""),
+    ("provider.account", "\"acc\""),
+    ("provider.legal_entity", "\"BV\""),
+    ("provider.data_classes", "[\"pii\"]"),
+    ("provider.network", "\"private\""),
+    ("provider.terminal", "\"lenient\""),
+    ("provider.forward_headers", "[\"X-Team\"]"),
+    ("provider.ambiguous_429", "\"rate_limited\""),
+    ("provider.attempts_header", "\"x-attempts\""),
+    ("provider.idempotency_header", "\"idempotency-key\""),
+    ("route.model", "\"m\""),
+    ("route.model_class", "\"c\""),
+    ("route.region", "\"eu\""),
+    ("route.capabilities", "[\"text\"]"),
+    ("route.context_tokens", "1000"),
+    ("route.max_output_tokens", "10"),
+    ("route.price", "{ input = 1, output = 2.5 }"),
+    ("route.timeouts.connect_ms", "1"),
+    ("route.timeouts.first_output_ms", "1"),
+    ("route.timeouts.first_output_reasoning_ms", "1"),
+    ("route.timeouts.idle_ms", "1"),
+    ("route.timeouts.answer_ms", "1"),
+    ("route.verified", "{ on = 2026-11-20, until = 2027-02-20 }"),
+    ("workflow.version", "3"),
+    ("workflow.models", "[\"m\"]"),
+    ("workflow.alternates", "[\"third\"]"),
+    ("workflow.reasoning", "\"hold\""),
+    ("workflow.hold.max_events", "1"),
+    ("workflow.hold.max_bytes", "1"),
+    ("workflow.hold.keepalive_after_ms", "0"),
+    ("workflow.envelope.deadline_ms", "1"),
+    ("workflow.envelope.deadline_reasoning_ms", "1"),
+    ("workflow.envelope.answer_deadline_ms", "1"),
+    ("workflow.envelope.stream_ms", "1"),
+    ("workflow.envelope.max_attempts", "2"),
+    ("workflow.envelope.max_added_latency_ms", "1"),
+    ("workflow.envelope.max_cost_usd", "0.2"),
+    ("workflow.envelope.side_effects", "\"none\""),
+    ("workflow.envelope.repeat_unanswered", "false"),
+    ("workflow.requires.capabilities", "[\"text\"]"),
+    ("workflow.requires.regions", "[\"eu\"]"),
+    ("workflow.requires.network", "\"private\""),
+    ("workflow.requires.data_class", "\"pii\""),
+    ("workflow.requires.legal_entities", "[\"BV\"]"),
+    ("workflow.requires.model_classes", "[\"c\"]"),
+    ("workflow.requires.min_context_tokens", "5"),
+    ("workflow.failover.enabled", "true"),
+    ("workflow.failover.equivalent", "false"),
+    ("workflow.failover.cross_model", "true"),
+    ("workflow.failover.wait_first_ms", "5"),
+    ("approval.until", "2027-03-31"),
+    ("approval.network", "\"public\""),
+];
+
+/// Acted on in a way that no sample above can show; each has its own test in `problems.rs` or stands in `BASE`.
+const SHOWN_ELSEWHERE: &[&str] = &[
+    "client.name",
+    "client.keys",
+    "client.workflows",
+    "provider.kind",
+    "provider.api_key",
+    "provider.allow_plain_http",
+    "route.provider",
+    "route.dialects",
+    "route.price.input",
+    "route.price.cached_input",
+    "route.price.output",
+    "route.verified.on",
+    "route.verified.until",
+    "workflow.primary",
+    "workflow.equivalents",
+    "workflow.commit",
+    "workflow.on_disconnect",
+    "workflow.on_exhausted",
+    "approval.workflow",
+    "approval.route",
+    "approval.purpose",
+];
+
+#[test]
+fn acted_on_keys_show_in_the_settings() {
+    let base = format!("{BASE}\n[route.third]\nprovider = \"p\"\n");
+    let plain = format!("{:?}", parsed(&base).unwrap().settings);
+    for (path, value) in SAMPLES {
+        let (section, rest) = path.split_once('.').unwrap();
+        let header = format!("{}\n", header(section));
+        let text = base.replacen(&header, &format!("{header}{rest} = {value}\n"), 1);
+        let loaded = parsed(&text).unwrap_or_else(|problems| panic!("{path}: {:?}", codes(&problems)));
+        assert_ne!(format!("{:?}", loaded.settings), plain, "{path} changes nothing");
+    }
+    for key in KEYS.iter().filter(|key| key.state == State::Acted && keys::children(key.path).next().is_none()) {
+        let sampled = SAMPLES.iter().any(|(path, _)| *path == key.path);
+        assert!(sampled != SHOWN_ELSEWHERE.contains(&key.path), "{} needs a sample", key.path);
+    }
+}
+
+#[test]
+fn words_of_choices_that_are_not_built_are_refused_and_built_ones_accepted() {
+    for (path, value, built) in [
+        ("workflow.commit", "\"first_visible\"", true),
+        ("workflow.commit", "\"tool_call_complete\"", false),
+        ("workflow.commit", "\"validated\"", false),
+        ("workflow.on_disconnect", "\"cancel\"", true),
+        ("workflow.on_disconnect", "\"finish\"", false),
+        ("workflow.on_exhausted", "\"stop\"", true),
+        ("workflow.on_exhausted", "\"queue\"", false),
+        ("workflow.on_exhausted", "\"degraded\"", false),
+        ("route.dialects", "[\"chat-completions\"]", true),
+        ("route.dialects", "[\"chat-completions\", \"responses\"]", false),
+        ("route.dialects", "[\"gemini\"]", false),
+    ] {
+        let (section, rest) = path.split_once('.').unwrap();
+        let result = parsed(&with(header(section), &format!("{rest} = {value}")));
+        match result {
+            Ok(_) => assert!(built, "{path} = {value}"),
+            Err(problems) => {
+                assert!(
+                    !built && problems.iter().all(|p| p.code == Code::NotBuiltYet),
+                    "{path} = {value}: {problems:?}"
+                );
+            }
+        }
+    }
+    for (from, to) in [
+        ("kind = \"openai\"", "kind = \"azure-openai\""),
+        ("kind = \"openai\"", "kind = \"gemini\""),
+        ("kind = \"openai\"", "kind = \"bedrock\""),
+        ("purpose = \"failover\"", "purpose = \"planned\""),
+        ("primary = \"main\"", "primary = [{ route = \"main\", weight = 90 }, { route = \"other\", weight = 10 }]"),
+    ] {
+        let problems = parsed(&BASE.replacen(from, to, 1)).expect_err(to);
+        assert_eq!(problems.iter().map(|p| p.code).collect::<Vec<_>>(), [Code::NotBuiltYet], "{to}");
+    }
+}
