@@ -7,6 +7,7 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod contract;
+pub mod demo;
 pub mod ids;
 pub mod mock;
 pub mod plan;
