@@ -1,5 +1,6 @@
 //! Rubicon: a streaming-aware relay between applications and LLM providers. (Code map to come.)
 
+pub mod attempt;
 pub mod classify;
 pub mod clock;
 pub mod config;
