@@ -5,6 +5,7 @@
 
 pub mod anthropic_messages;
 pub mod chat_completions;
+pub mod json_object;
 pub mod request;
 pub mod signal;
 
