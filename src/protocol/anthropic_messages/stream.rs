@@ -1,6 +1,6 @@
 //! Events of a Messages stream to [`Reading`]s.
 //!
-//! In: one event's name and data at a time. Out: what it shows, by the rows of [`table`](super::table) and nothing else; whether it
+//! In: one event's name and data at a time. Out: what it shows, by the rows of [`table`](super::table::ROWS) and nothing else; whether it
 //! is a fault; how far the stream has come; usage, stop reason, model. Why no generic JSON value: this runs for every event; members
 //! are borrowed slices and only the small ones are looked into. State is four counts, two bounded names and an [`Ending`].
 //! Deliberately not here: which blocks are open. The table needs no memory, so a stream that breaks the order can't confuse it.
@@ -279,12 +279,12 @@ fn any(parts: &[Raw<'_>]) -> Seen<'static> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::protocol::signal::VisibleKind;
 
     /// An event that falls under each row of the table, in the rows' order: event name (empty: as most proxies send it) and data.
-    const EXAMPLES: &[(&str, &str)] = &[
+    pub(in super::super) const EXAMPLES: &[(&str, &str)] = &[
         ("content_block_delta", r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":" "}}"#),
         ("content_block_delta", r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":""}}"#),
         ("", r#"{"type":"content_block_delta","delta":{"type":"thinking_delta","thinking":"Hm"}}"#),

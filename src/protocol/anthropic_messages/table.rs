@@ -1,6 +1,6 @@
 //! The first-visible-output table of the Messages format: the one source by which [`stream`](super::stream) decides.
 //!
-//! In: an event's type, its sub-kind (block or delta type) and what was found in it ([`Seen`]). Out: what it shows. The first row
+//! In: an event's type, its sub-kind (block or delta type) and what was found in it. Out: what it shows. The first row
 //! that fits decides, so named rows stand before `*`. What nobody declared is visible; a block that calls a tool by an unknown
 //! kind may even act. Deliberately not here: reading JSON, usage, ends and faults.
 //!
