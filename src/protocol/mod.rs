@@ -6,7 +6,10 @@
 pub mod anthropic_messages;
 pub mod chat_completions;
 pub mod json_object;
+<<<<<<< HEAD
 pub mod json_walk;
+=======
+>>>>>>> h-anth
 pub mod request;
 pub mod signal;
 

@@ -1,28 +1,534 @@
-//! Stream.
-use crate::protocol::signal::{Ending, Reading, Show, StreamReader, Usage};
-/// TODO
+//! Events of a Messages stream to [`Reading`]s.
+//!
+//! In: one event's name and data at a time. Out: what it shows, by the rows of [`table`](super::table::ROWS) and nothing else; whether it
+//! is a fault; how far the stream has come; usage, stop reason, model. Why no generic JSON value: this runs for every event; members
+//! are borrowed slices and only the small ones are looked into. State is four counts, two bounded names and an [`Ending`].
+//! Deliberately not here: which blocks are open. The table needs no memory, so a stream that breaks the order can't confuse it.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::fault::{self, is_error};
+use super::fields::{Raw, filled, object, word};
+use super::table::{self, CITED, EMPTY, FILLED, Seen};
+use super::usage::{Tokens, name};
+use crate::protocol::signal::{Ending, Fault, Reading, Show, StreamReader, Usage};
+
+/// The reader of one attempt.
 #[derive(Debug)]
-pub struct Reader {}
-impl Reader {
-    /// TODO
-    pub fn new() -> Self {
-        Self {}
+pub struct Reader {
+    ending: Ending,
+    tokens: Tokens,
+    stop_reason: Option<String>,
+    model: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Event<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Raw<'a>,
+    #[serde(borrow)]
+    message: Raw<'a>,
+    #[serde(borrow)]
+    content_block: Raw<'a>,
+    #[serde(borrow)]
+    delta: Raw<'a>,
+    #[serde(borrow)]
+    usage: Raw<'a>,
+    #[serde(borrow)]
+    error: Raw<'a>,
+    // Of the legacy `completion` event.
+    #[serde(borrow)]
+    completion: Raw<'a>,
+    #[serde(borrow)]
+    stop_reason: Raw<'a>,
+    #[serde(borrow)]
+    model: Raw<'a>,
+}
+
+#[derive(Deserialize)]
+struct Message<'a> {
+    #[serde(borrow)]
+    model: Raw<'a>,
+    #[serde(borrow)]
+    content: Raw<'a>,
+    #[serde(borrow)]
+    stop_reason: Raw<'a>,
+    #[serde(borrow)]
+    usage: Raw<'a>,
+}
+
+/// A content block as it starts.
+#[derive(Deserialize)]
+struct Block<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Raw<'a>,
+    #[serde(borrow)]
+    text: Raw<'a>,
+    #[serde(borrow)]
+    citations: Raw<'a>,
+    #[serde(borrow)]
+    thinking: Raw<'a>,
+    #[serde(borrow)]
+    signature: Raw<'a>,
+    #[serde(borrow)]
+    name: Raw<'a>,
+    #[serde(borrow)]
+    content: Raw<'a>,
+    #[serde(borrow)]
+    encrypted_content: Raw<'a>,
+    #[serde(borrow)]
+    to: Raw<'a>,
+}
+
+/// `delta` of a `content_block_delta` or a `message_delta`.
+#[derive(Deserialize)]
+struct Delta<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Raw<'a>,
+    #[serde(borrow)]
+    text: Raw<'a>,
+    #[serde(borrow)]
+    thinking: Raw<'a>,
+    #[serde(borrow)]
+    partial_json: Raw<'a>,
+    #[serde(borrow)]
+    citation: Raw<'a>,
+    #[serde(borrow)]
+    signature: Raw<'a>,
+    #[serde(borrow)]
+    content: Raw<'a>,
+    #[serde(borrow)]
+    encrypted_content: Raw<'a>,
+    #[serde(borrow)]
+    stop_reason: Raw<'a>,
+    #[serde(borrow)]
+    stop_details: Raw<'a>,
+}
+
+impl Default for Reader {
+    fn default() -> Self {
+        Self::new()
     }
 }
+
+impl Reader {
+    /// A reader for a stream of which nothing has come.
+    pub fn new() -> Self {
+        Self { ending: Ending::Open, tokens: Tokens::default(), stop_reason: None, model: None }
+    }
+
+    fn read_event(&mut self, kind: &str, event: &Event<'_>) -> Show {
+        match kind {
+            "content_block_delta" => shows_delta(event.delta),
+            "content_block_start" => self.read_block(event.content_block),
+            "message_start" => self.read_start(event.message),
+            "message_delta" => self.read_message_delta(event),
+            "message_stop" => {
+                self.ending = Ending::Terminal;
+                table::show(kind, "", Seen::Is(EMPTY))
+            }
+            "completion" => {
+                self.note(event.stop_reason, event.model);
+                table::show(kind, "", any(&[event.completion]))
+            }
+            _ => table::show(kind, "", Seen::Is(EMPTY)),
+        }
+    }
+
+    fn read_start(&mut self, message: Raw<'_>) -> Show {
+        let Some(message) = message.and_then(object::<Message<'_>>) else {
+            return table::show("message_start", "", any(&[message]));
+        };
+        self.note(message.stop_reason, message.model);
+        self.tokens.update(message.usage);
+        table::show("message_start", "", any(&[message.content]))
+    }
+
+    fn read_message_delta(&mut self, event: &Event<'_>) -> Show {
+        #[derive(Deserialize)]
+        struct StopDetails<'a> {
+            #[serde(borrow)]
+            explanation: Raw<'a>,
+        }
+        self.tokens.update(event.usage);
+        let delta = event.delta.and_then(object::<Delta<'_>>);
+        let details = delta.as_ref().and_then(|delta| delta.stop_details).and_then(object::<StopDetails<'_>>);
+        if let Some(delta) = delta {
+            self.note(delta.stop_reason, None);
+        }
+        table::show("message_delta", "", any(&[details.and_then(|details| details.explanation)]))
+    }
+
+    fn read_block(&mut self, block: Raw<'_>) -> Show {
+        #[derive(Deserialize)]
+        struct Hop<'a> {
+            #[serde(borrow)]
+            model: Raw<'a>,
+        }
+        let Some(block) = block.and_then(object::<Block<'_>>) else {
+            return table::show("content_block_start", "", Seen::Is(FILLED));
+        };
+        let kind = word(block.kind).unwrap_or_default();
+        let tool = word(block.name).unwrap_or_default();
+        let seen = match &*kind {
+            "text" if filled(block.text) => Seen::Is(FILLED),
+            "text" if filled(block.citations) => Seen::Is(CITED),
+            "thinking" => any(&[block.thinking, block.signature]),
+            "compaction" => any(&[block.content, block.encrypted_content, block.signature]),
+            "server_tool_use" => Seen::Named(&tool),
+            "fallback" => {
+                let to = block.to.and_then(object::<Hop<'_>>);
+                self.note(None, to.and_then(|to| to.model));
+                Seen::Is(EMPTY)
+            }
+            _ => Seen::Is(EMPTY),
+        };
+        table::show("content_block_start", &kind, seen)
+    }
+
+    /// Notes a stop reason and a model, where told. The end is never taken back.
+    fn note(&mut self, stop_reason: Raw<'_>, model: Raw<'_>) {
+        if let Some(reason) = name(stop_reason) {
+            self.stop_reason = Some(reason);
+            if self.ending == Ending::Open {
+                self.ending = Ending::Finished;
+            }
+        }
+        if let Some(model) = name(model) {
+            self.model = Some(model);
+        }
+    }
+}
+
 impl StreamReader for Reader {
-    fn read(&mut self, _name: &[u8], _data: &[u8]) -> Reading {
-        Reading::of(Show::Preamble)
+    fn read(&mut self, name: &[u8], data: &[u8]) -> Reading {
+        if name == b"error" {
+            // The SDKs raise on the name alone.
+            return faulty(fault::of_event(data));
+        }
+        let data = data.trim_ascii();
+        let name = std::str::from_utf8(name).unwrap_or_default();
+        match data {
+            b"" if name == "ping" => return Reading::of(table::show("ping", "", Seen::Is(EMPTY))),
+            b"" => return Reading::of(table::show("no data", "", Seen::Is(EMPTY))),
+            b"[DONE]" => return Reading::of(table::show("[DONE]", "", Seen::Is(EMPTY))),
+            _ => {}
+        }
+        let Ok(raw) = serde_json::from_slice::<&RawValue>(data) else {
+            return Reading::of(table::show("not JSON", "", Seen::Is(FILLED)));
+        };
+        let Some(event) = object::<Event<'_>>(raw) else {
+            return Reading::of(table::show("*", "", Seen::Is(FILLED)));
+        };
+        let kind = word(event.kind).filter(|kind| !kind.is_empty());
+        let is_nameless = kind.is_none() && name.is_empty();
+        let kind = kind.unwrap_or(Cow::Borrowed(name));
+        if is_error(event.error) || kind == "error" || kind.ends_with("_error") {
+            return faulty(fault::of_event(data));
+        }
+        if is_nameless && let Some(fault) = fault::of_body(data) {
+            // `{"message":…}`, `{"detail":…}`: a gateway's error, with nothing around it.
+            return faulty(fault);
+        }
+        Reading::of(self.read_event(&kind, &event))
     }
+
     fn ending(&self) -> Ending {
-        Ending::Open
+        self.ending
     }
+
     fn usage(&self) -> Usage {
-        Usage::default()
+        self.tokens.usage()
     }
+
     fn finish_reason(&self) -> Option<&str> {
-        None
+        self.stop_reason.as_deref()
     }
+
     fn served_model(&self) -> Option<&str> {
-        None
+        self.model.as_deref()
+    }
+}
+
+fn faulty(fault: Fault) -> Reading {
+    Reading { show: table::show("error", "", Seen::Is(EMPTY)), fault: Some(fault) }
+}
+
+fn shows_delta(delta: Raw<'_>) -> Show {
+    let Some(delta) = delta.and_then(object::<Delta<'_>>) else {
+        return table::show("content_block_delta", "", Seen::Is(FILLED));
+    };
+    let kind = word(delta.kind).unwrap_or_default();
+    let seen = match &*kind {
+        "text_delta" => any(&[delta.text]),
+        "thinking_delta" => any(&[delta.thinking]),
+        "input_json_delta" => any(&[delta.partial_json]),
+        "citations_delta" => any(&[delta.citation]),
+        "signature_delta" => any(&[delta.signature]),
+        "compaction_delta" => any(&[delta.content, delta.encrypted_content]),
+        _ => Seen::Is(FILLED),
+    };
+    table::show("content_block_delta", &kind, seen)
+}
+
+fn any(parts: &[Raw<'_>]) -> Seen<'static> {
+    Seen::Is(if parts.iter().any(|part| filled(*part)) { FILLED } else { EMPTY })
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::protocol::signal::VisibleKind;
+
+    /// An event that falls under each row of the table, in the rows' order: event name (empty: as most proxies send it) and data.
+    pub(in super::super) const EXAMPLES: &[(&str, &str)] = &[
+        ("content_block_delta", r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":" "}}"#),
+        ("content_block_delta", r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":""}}"#),
+        ("", r#"{"type":"content_block_delta","delta":{"type":"thinking_delta","thinking":"Hm"}}"#),
+        ("", r#"{"type":"content_block_delta","delta":{"type":"thinking_delta","thinking":"","estimated_tokens":50}}"#),
+        ("", r#"{"type":"content_block_delta","delta":{"type":"input_json_delta","partial_json":"{"}}"#),
+        ("", r#"{"type":"content_block_delta","delta":{"type":"input_json_delta","partial_json":""}}"#),
+        (
+            "",
+            r#"{"type":"content_block_delta","delta":{"type":"citations_delta","citation":{"type":"char_location"}}}"#,
+        ),
+        ("", r#"{"type":"content_block_delta","delta":{"type":"citations_delta","citation":null}}"#),
+        ("", r#"{"type":"content_block_delta","delta":{"type":"signature_delta","signature":"Eq"}}"#),
+        ("", r#"{"type":"content_block_delta","delta":{"type":"signature_delta","signature":""}}"#),
+        (
+            "",
+            r#"{"type":"content_block_delta","delta":{"type":"compaction_delta","content":null,"encrypted_content":"x"}}"#,
+        ),
+        ("", r#"{"type":"content_block_delta","delta":{"type":"compaction_delta","content":null}}"#),
+        ("", r#"{"type":"content_block_delta","delta":{"type":"hologram_delta","hologram":""}}"#),
+        (
+            "message_start",
+            r#"{"type":"message_start","message":{"content":[],"model":"m","usage":{"input_tokens":1}}}"#,
+        ),
+        ("", r#"{"type":"message_start","message":{"content":[{"type":"text","text":"Hi"}]}}"#),
+        ("ping", r#"{"type": "ping", "extra": {"a": 1}}"#),
+        ("", r#"{"type":"content_block_stop","index":0}"#),
+        ("", r#"{"type":"message_delta","delta":{"stop_reason":"refusal","stop_details":{"explanation":"No."}}}"#),
+        (
+            "",
+            r#"{"type":"message_delta","delta":{"stop_reason":"end_turn","stop_details":null},"usage":{"output_tokens":2}}"#,
+        ),
+        ("", r#"{"type":"message_stop"}"#),
+        ("error", r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#),
+        ("", r#"{"type":"content_block_start","content_block":{"type":"text","text":"Hi"}}"#),
+        ("", r#"{"type":"content_block_start","content_block":{"type":"text","text":"","citations":[{"a":1}]}}"#),
+        ("", r#"{"type":"content_block_start","content_block":{"citations":[],"type":"text","text":""}}"#),
+        ("", r#"{"type":"content_block_start","content_block":{"type":"thinking","thinking":"","signature":"Eq"}}"#),
+        ("", r#"{"type":"content_block_start","content_block":{"type":"thinking","thinking":"","signature":""}}"#),
+        ("", r#"{"type":"content_block_start","content_block":{"type":"redacted_thinking","data":"Eq"}}"#),
+        (
+            "",
+            r#"{"type":"content_block_start","content_block":{"type":"tool_use","id":"t","name":"web_search","input":{}}}"#,
+        ),
+        ("", r#"{"type":"content_block_start","content_block":{"type":"compaction","content":"So far"}}"#),
+        ("", r#"{"type":"content_block_start","content_block":{"type":"compaction","content":null}}"#),
+        (
+            "",
+            r#"{"type":"content_block_start","content_block":{"type":"fallback","from":{"model":"a"},"to":{"model":"b"}}}"#,
+        ),
+        (
+            "",
+            r#"{"type":"content_block_start","content_block":{"type":"server_tool_use","name":"web_search","input":{}}}"#,
+        ),
+        ("", r#"{"type":"content_block_start","content_block":{"type":"server_tool_use","name":"web_fetch"}}"#),
+        (
+            "",
+            r#"{"type":"content_block_start","content_block":{"type":"server_tool_use","name":"tool_search_tool_regex"}}"#,
+        ),
+        (
+            "",
+            r#"{"type":"content_block_start","content_block":{"type":"server_tool_use","name":"tool_search_tool_bm25"}}"#,
+        ),
+        ("", r#"{"type":"content_block_start","content_block":{"type":"server_tool_use","name":"advisor"}}"#),
+        ("", r#"{"type":"content_block_start","content_block":{"type":"server_tool_use","name":"code_execution"}}"#),
+        (
+            "",
+            r#"{"type":"content_block_start","content_block":{"type":"server_tool_use","name":"bash_code_execution"}}"#,
+        ),
+        (
+            "",
+            r#"{"type":"content_block_start","content_block":{"name":"text_editor_code_execution","type":"server_tool_use"}}"#,
+        ),
+        ("", r#"{"type":"content_block_start","content_block":{"type":"server_tool_use","name":"web_shop"}}"#),
+        (
+            "",
+            r#"{"type":"content_block_start","content_block":{"type":"mcp_tool_use","name":"ask","server_name":"s"}}"#,
+        ),
+        ("", r#"{"type":"content_block_start","content_block":{"type":"mcp_tool_listing","tools":[{"name":"ask"}]}}"#),
+        ("", r#"{"type":"content_block_start","content_block":{"type":"mcp_tool_result","content":[]}}"#),
+        ("", r#"{"type":"content_block_start","content_block":{"type":"web_search_tool_result","content":[]}}"#),
+        ("", r#"{"type":"content_block_start","content_block":{"type":"web_fetch_tool_result","content":{}}}"#),
+        ("", r#"{"type":"content_block_start","content_block":{"type":"advisor_tool_result","content":{}}}"#),
+        ("", r#"{"type":"content_block_start","content_block":{"type":"code_execution_tool_result","content":{}}}"#),
+        (
+            "",
+            r#"{"type":"content_block_start","content_block":{"type":"bash_code_execution_tool_result","content":{}}}"#,
+        ),
+        ("", r#"{"type":"content_block_start","content_block":{"type":"text_editor_code_execution_tool_result"}}"#),
+        ("", r#"{"type":"content_block_start","content_block":{"type":"tool_search_tool_result","content":{}}}"#),
+        ("", r#"{"type":"content_block_start","content_block":{"type":"container_upload","file_id":"file_1"}}"#),
+        ("", r#"{"type":"content_block_start","content_block":{"type":"robot_tool_use","name":"arm"}}"#),
+        ("", r#"{"type":"content_block_start","content_block":{"type":"hologram"}}"#),
+        ("vertex_event", r#"{"type":"vertex_event","usage":{"input_tokens":1}}"#),
+        ("completion", r#"{"type":"completion","completion":" Hi","stop_reason":null,"model":"m"}"#),
+        ("completion", r#"{"type":"completion","completion":"","stop_reason":"stop_sequence","model":"m"}"#),
+        ("data", "[DONE]"),
+        ("", " "),
+        ("content_block_delta", "Internal Server Error"),
+        ("message_moved", r#"{"type":"message_moved"}"#),
+    ];
+
+    fn reading(name: &str, data: &str) -> Reading {
+        Reader::new().read(name.as_bytes(), data.as_bytes())
+    }
+
+    #[test]
+    fn one_event_a_row() {
+        assert_eq!(EXAMPLES.len(), table::ROWS.len());
+        for (row, (name, data)) in table::ROWS.iter().zip(EXAMPLES) {
+            let reading = reading(name, data);
+            assert_eq!(reading.show, row.show, "{row:?}\n{data}");
+            assert_eq!(reading.fault.is_some(), row.event == "error", "{row:?}\n{data}");
+            // The example is of this row and not of one that shows the same.
+            let in_data = |word: &str| word.contains(['*', ' ', '[']) || word.is_empty() || data.contains(word);
+            assert!(in_data(row.event) && in_data(row.sub), "{row:?}\n{data}");
+            let named = row.when.strip_prefix("named ").unwrap_or_default();
+            assert!(data.contains(named), "{row:?}\n{data}");
+        }
+    }
+
+    #[test]
+    fn the_json_type_decides_and_the_event_line_only_without_it() {
+        let visible = Show::Visible(VisibleKind::Text);
+        let unknown = Show::Visible(VisibleKind::Unknown);
+        for (name, data, show) in [
+            ("ping", r#"{"type":"content_block_delta","delta":{"type":"text_delta","text":"x"}}"#, visible),
+            ("content_block_delta", r#"{"delta":{"type":"text_delta","text":"x"}}"#, visible),
+            ("content_block_delta", r#"{"type":"","delta":{"type":"text_delta","text":"x"}}"#, visible),
+            ("content_block_delta", r#"{"type":null,"delta":{"type":"text_delta","text":""}}"#, Show::Preamble),
+            ("ping", "{}", Show::Ping),
+            ("ping", "", Show::Ping),
+            ("message_stop", "", Show::Preamble),
+            ("", "{}", unknown),
+            ("", "[]", unknown),
+            ("", "7", unknown),
+            ("", "null", unknown),
+            ("", r#"{"id":"c","choices":[{"delta":{"role":"assistant"}}]}"#, unknown),
+            ("", r#"{"type":7}"#, unknown),
+            // Escapes change nothing.
+            ("", r#"{"\u0074ype":"\u0070ing"}"#, Show::Ping),
+            // Half an emoji is text.
+            ("", r#"{"type":"content_block_delta","delta":{"type":"text_delta","text":"\ud83d"}}"#, visible),
+            // Shapes that nobody declared are visible.
+            ("", r#"{"type":"content_block_delta","delta":"x"}"#, unknown),
+            ("", r#"{"type":"content_block_delta"}"#, unknown),
+            ("", r#"{"type":"content_block_delta","delta":{"text":"x"}}"#, unknown),
+            ("", r#"{"type":"content_block_start","index":0}"#, unknown),
+            ("", r#"{"type":"content_block_start","content_block":{}}"#, unknown),
+            ("", r#"{"type":"message_start","message":"x"}"#, unknown),
+            ("", r#"{"type":"ping","type":"ping"}"#, unknown),
+            ("", r#"{"type":"message_start"}"#, Show::Preamble),
+            ("", r#"{"type":"ping"} x"#, Show::Visible(VisibleKind::NotJson)),
+            ("", "{\"type\":\"ping", Show::Visible(VisibleKind::NotJson)),
+            ("", "\u{feff}{}", Show::Visible(VisibleKind::NotJson)),
+            ("content_block_start", r#"{"content_block":{"type":"server_tool_use"}}"#, Show::Effect { may_act: true }),
+        ] {
+            let reading = reading(name, data);
+            assert_eq!((reading.show, reading.fault), (show, None), "{name} {data}");
+        }
+        let bytes = Reader::new().read(b"\xff", b"{\"type\":\"\xff\"}");
+        assert_eq!(bytes.show, Show::Visible(VisibleKind::NotJson));
+    }
+
+    #[test]
+    fn faults() {
+        let told = |kind: &str, message: &str| Fault {
+            kind: (!kind.is_empty()).then(|| kind.to_owned()),
+            message: (!message.is_empty()).then(|| message.to_owned()),
+            ..Fault::default()
+        };
+        for (name, data, fault) in [
+            ("error", r#"{"type":"error","error":{"type":"api_error","message":"m"}}"#, told("api_error", "m")),
+            ("", r#"{"type":"error","error":{"type":"api_error","message":"m"}}"#, told("api_error", "m")),
+            ("", r#"{"error":{"type":"api_error","message":"m"}}"#, told("api_error", "m")),
+            ("error", r#"{"error":"m"}"#, told("", "m")),
+            ("error", "out of memory", told("", "out of memory")),
+            ("error", "", told("", "")),
+            ("error", r#"{"type":"ping"}"#, told("", "")),
+            ("error", r#"{"type":"error","type":"error"}"#, told("", "")),
+            ("", r#"{"type":"error"}"#, told("", "")),
+            ("", r#"{"type":"error","message":"m"}"#, told("", "m")),
+            ("", r#"{"type":"overloaded_error","message":"m"}"#, told("overloaded_error", "m")),
+            ("", r#"{"message":"m"}"#, told("", "m")),
+            ("", r#"{"detail":"m"}"#, told("", "m")),
+            (
+                "message_delta",
+                r#"{"type":"message_delta","delta":{"stop_reason":"error"},"error":{"message":"m"}}"#,
+                told("", "m"),
+            ),
+        ] {
+            let mut reader = Reader::new();
+            assert_eq!(reader.read(name.as_bytes(), data.as_bytes()).fault, Some(fault), "{name} {data}");
+            assert_eq!(reader.ending(), Ending::Open, "a fault ends nothing well: {name} {data}");
+        }
+        for data in
+            [r#"{"type":"ping","error":null}"#, r#"{"type":"ping","error":{}}"#, r#"{"type":"ping","error":false}"#]
+        {
+            assert_eq!(reading("", data), Reading::of(Show::Ping), "{data}");
+        }
+    }
+
+    #[test]
+    fn endings() {
+        const DELTA: &str = r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"}}"#;
+        const NO_REASON: &str = r#"{"type":"message_delta","delta":{"stop_reason":null}}"#;
+        const STOP: &str = r#"{"type":"message_stop"}"#;
+        for (events, ending, reason) in [
+            (&[][..], Ending::Open, None),
+            (&[NO_REASON], Ending::Open, None),
+            (&["[DONE]"], Ending::Open, None),
+            (&[DELTA], Ending::Finished, Some("end_turn")),
+            (&[DELTA, "[DONE]"], Ending::Finished, Some("end_turn")),
+            (&[DELTA, NO_REASON], Ending::Finished, Some("end_turn")),
+            (&[DELTA, STOP], Ending::Terminal, Some("end_turn")),
+            (&[STOP], Ending::Terminal, None),
+            (&[STOP, DELTA], Ending::Terminal, Some("end_turn")),
+            (&[DELTA, STOP, "[DONE]", "x"], Ending::Terminal, Some("end_turn")),
+            (&[r#"{"type":"message_delta","delta":{"stop_reason":""}}"#], Ending::Open, None),
+            (&[r#"{"type":"message_start","message":{"stop_reason":"end_turn"}}"#], Ending::Finished, Some("end_turn")),
+            (&[r#"{"type":"completion","completion":"","stop_reason":"x"}"#], Ending::Finished, Some("x")),
+        ] {
+            let mut reader = Reader::new();
+            for event in events {
+                reader.read(b"", event.as_bytes());
+            }
+            assert_eq!((reader.ending(), reader.finish_reason()), (ending, reason), "{events:?}");
+        }
+        let mut reader = Reader::new();
+        reader.read(b"message_stop", b"{}");
+        assert_eq!(reader.ending(), Ending::Terminal);
+    }
+
+    #[test]
+    fn the_model_that_answers_is_the_last_one_named() {
+        let mut reader = Reader::new();
+        reader.read(b"", br#"{"type":"message_start","message":{"model":"claude-a"}}"#);
+        assert_eq!(reader.served_model(), Some("claude-a"));
+        reader.read(
+            b"",
+            br#"{"type":"content_block_start","content_block":{"type":"fallback","to":{"model":"claude-b"}}}"#,
+        );
+        assert_eq!(reader.served_model(), Some("claude-b"));
+        let long = format!(r#"{{"type":"message_start","message":{{"model":"{}"}}}}"#, "x".repeat(100_000));
+        reader.read(b"", long.as_bytes());
+        assert_eq!(reader.served_model().map(str::len), Some(super::super::usage::NAME_BYTES_MAX));
     }
 }
