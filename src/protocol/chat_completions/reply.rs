@@ -17,7 +17,7 @@ const NOT_RETRIED: u16 = 424;
 /// The JSON body of an error answer, `rubicon` at its top level.
 pub fn error_body(failure: &Outward) -> Bytes {
     let code = failure.code.clone().unwrap_or(Value::Null);
-    finish(json!({ "error": error(failure, failure.status, code), "rubicon": failure.rubicon }).to_string())
+    Bytes::from(json!({ "error": error(failure, failure.status, code), "rubicon": failure.rubicon }).to_string())
 }
 
 /// The one error frame, `rubicon` inside `error`.
@@ -33,18 +33,14 @@ pub fn error_frame(failure: &Outward) -> Bytes {
     };
     let mut error = error(failure, status, code);
     error.insert("rubicon".to_owned(), serde_json::to_value(&failure.rubicon).unwrap_or_default());
-    finish(format!("data: {}\n\n", json!({ "error": error })))
+    // Printed JSON has no line ends in it, so one `data:` line holds it.
+    Bytes::from(format!("data: {}\n\n", json!({ "error": error })))
 }
 
 /// A comment block; for a client that asked for `id:` fields a bare comment line, because openai-python dispatches on a blank line
 /// while it remembers an id, and fails to parse the empty data (STREAMS.md 2.1).
 pub fn keepalive(ids: bool) -> Bytes {
     Bytes::from_static(if ids { b": keep-alive\n" } else { b": keep-alive\n\n" })
-}
-
-/// Printed JSON has no line ends in it, so one `data:` line always holds it.
-fn finish(text: String) -> Bytes {
-    Bytes::from(text)
 }
 
 fn error(failure: &Outward, status: u16, code: Value) -> Map<String, Value> {

@@ -54,11 +54,7 @@ pub fn of_answer(body: &[u8]) -> Answer {
             "usage" => merge(&mut answer.usage, value),
             "model" => answer.served_model = text(value).filter(|model| !model.is_empty()).map(|m| m.into_owned()),
             "choices" => {
-                answer.finish_reason = elements(value)
-                    .filter_map(finish_of)
-                    .last()
-                    .map(|reason| reason.into_owned())
-                    .filter(|r| r != "error");
+                answer.finish_reason = elements(value).filter_map(finish_of).last().map(|reason| reason.into_owned());
                 answer.valid = value.starts_with('[') && !is_empty(value) && elements(value).all(says_something);
             }
             _ => {}
