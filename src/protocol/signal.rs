@@ -103,7 +103,7 @@ pub enum Ending {
 }
 
 /// Reads the events of one attempt, in order. Implemented once a dialect; pure, bounded state.
-pub trait StreamReader: Send {
+pub trait StreamReader: Send + Sync {
     /// Reads one event. `name` is the value of its `event:` line (empty if none), `data` its data lines joined by LF.
     /// Called for events that have data only; comments and empty blocks show nothing in any dialect.
     fn read(&mut self, name: &[u8], data: &[u8]) -> Reading;

@@ -1,0 +1,131 @@
+//! Counts what is held before the boundary, so that it has a bound; the frames themselves lie with the driver.
+//!
+//! Lifecycle events count against the workflow's `hold` limits. Pings do not (SPEC section 5), but their number has a
+//! bound of its own past which they are dropped: a provider that pings for ever holds nothing. Reasoning that is declared not visible has
+//! its own, larger limit.
+
+/// 8 MiB of reasoning text may be held where `reasoning = "hold"` (SPEC section 5); the longest recorded one is 1.6 MB.
+pub const REASONING_BYTES_MAX: u64 = 8 * 1024 * 1024;
+
+/// Pings held for one attempt: at one in 15 s this is 17 hours, far past any `first_output_ms`.
+pub const PINGS_MAX: u64 = 4096;
+
+/// `hold = { max_events, max_bytes }`.
+#[derive(Clone, Copy, Debug)]
+pub struct HoldLimits {
+    /// Events that may be held.
+    pub events_max: u64,
+    /// Bytes that may be held.
+    pub bytes_max: u64,
+}
+
+/// What is to be held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// An event with data.
+    Event,
+    /// A block without data: bytes count, events do not.
+    Block,
+    /// A ping.
+    Ping,
+    /// Reasoning that the workflow declares not visible.
+    Reasoning,
+}
+
+/// Whether it fits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fit {
+    /// It is counted: hold it.
+    Held,
+    /// It may be dropped without harm (a ping too many).
+    Surplus,
+    /// It does not fit and was not counted.
+    Full,
+}
+
+/// The counts of one attempt.
+#[derive(Debug)]
+pub struct Hold {
+    limits: HoldLimits,
+    events: u64,
+    bytes: u64,
+    pings: u64,
+    reasoning_bytes: u64,
+}
+
+impl Hold {
+    /// Nothing held.
+    pub fn new(limits: HoldLimits) -> Self {
+        Self { limits, events: 0, bytes: 0, pings: 0, reasoning_bytes: 0 }
+    }
+
+    /// Starts anew.
+    pub fn clear(&mut self) {
+        *self = Self::new(self.limits);
+    }
+
+    /// Whether reasoning is among what is held.
+    pub fn has_reasoning(&self) -> bool {
+        self.reasoning_bytes > 0
+    }
+
+    /// Counts one frame of `bytes` bytes.
+    pub fn count(&mut self, kept: Kept, bytes: usize) -> Fit {
+        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+        match kept {
+            Kept::Ping if self.pings >= PINGS_MAX => Fit::Surplus,
+            Kept::Ping => {
+                self.pings += 1;
+                Fit::Held
+            }
+            Kept::Reasoning => {
+                let total = self.reasoning_bytes.saturating_add(bytes);
+                if total > REASONING_BYTES_MAX {
+                    // Even the first one, over the limit by itself, must not be shown.
+                    self.reasoning_bytes = self.reasoning_bytes.max(1);
+                    return Fit::Full;
+                }
+                self.reasoning_bytes = total;
+                Fit::Held
+            }
+            Kept::Event | Kept::Block => {
+                let events = self.events + u64::from(kept == Kept::Event);
+                let total = self.bytes.saturating_add(bytes);
+                if events > self.limits.events_max || total > self.limits.bytes_max {
+                    return Fit::Full;
+                }
+                (self.events, self.bytes) = (events, total);
+                Fit::Held
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pings_past_their_bound_are_dropped() {
+        let mut hold = Hold::new(HoldLimits { events_max: 1, bytes_max: 10 });
+        for _ in 0..PINGS_MAX {
+            assert_eq!(hold.count(Kept::Ping, 1000), Fit::Held);
+        }
+        assert_eq!(hold.count(Kept::Ping, 1), Fit::Surplus);
+        assert_eq!(hold.count(Kept::Event, 10), Fit::Held, "pings took nothing of the events' room");
+    }
+
+    #[test]
+    fn blocks_without_data_count_bytes_only() {
+        let mut hold = Hold::new(HoldLimits { events_max: 0, bytes_max: 10 });
+        assert_eq!(hold.count(Kept::Block, 10), Fit::Held);
+        assert_eq!(hold.count(Kept::Block, 1), Fit::Full);
+    }
+
+    #[test]
+    fn one_reasoning_event_over_the_limit_is_full_and_remembered() {
+        let mut hold = Hold::new(HoldLimits { events_max: 9, bytes_max: 10 });
+        assert_eq!(hold.count(Kept::Reasoning, usize::MAX), Fit::Full);
+        assert!(hold.has_reasoning());
+    }
+}

@@ -1,0 +1,65 @@
+//! Which routes may serve an operation, in what order, and why not the others. A pure function of the configuration, the
+//! request's contract and the date, so that it can be explained from a shell with no server.
+//!
+//! The primary is always a candidate (it needs no approval); it is refused only for state that another account holds, which
+//! this build cannot know. Every other route passes one predicate a reason ([`eligible`]); a refusal is data.
+
+pub mod eligible;
+
+use std::sync::Arc;
+
+use crate::clock::UnixMillis;
+use crate::config::settings::{Approval, RouteSettings, WorkflowSettings};
+use crate::contract::Contract;
+use crate::ids::RouteId;
+
+pub use eligible::Refusal;
+
+/// What a candidate is to the workflow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Role {
+    /// The primary.
+    Primary,
+    /// Another route for the same model contract.
+    Equivalent,
+    /// Another, approved, model.
+    Alternate,
+}
+
+/// A route that may serve.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// The route.
+    pub route: Arc<RouteSettings>,
+    /// Its role.
+    pub role: Role,
+}
+
+/// Candidates in order, and the refused with their reasons.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    /// In the order in which they are tried.
+    pub candidates: Vec<Candidate>,
+    /// Route and every reason that holds, in the order of the configuration.
+    pub refused: Vec<(RouteId, Vec<Refusal>)>,
+}
+
+/// Makes the plan.
+pub fn plan(workflow: &WorkflowSettings, approvals: &[Approval], contract: &Contract, now: UnixMillis) -> Plan {
+    let mut plan = Plan::default();
+    plan.candidates.push(Candidate { route: Arc::clone(&workflow.primary), role: Role::Primary });
+    let others = workflow
+        .equivalents
+        .iter()
+        .map(|route| (route, Role::Equivalent))
+        .chain(workflow.alternates.iter().map(|route| (route, Role::Alternate)));
+    for (route, role) in others {
+        let reasons = eligible::refusals(&eligible::Question { workflow, approvals, contract, route, role, now });
+        if reasons.is_empty() {
+            plan.candidates.push(Candidate { route: Arc::clone(route), role });
+        } else {
+            plan.refused.push((route.name.clone(), reasons));
+        }
+    }
+    plan
+}

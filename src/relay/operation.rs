@@ -1,0 +1,482 @@
+//! One operation: attempts one after another until one is accepted or the controller stops.
+//!
+//! The driver is an `async fn` polled by the response body ([`super::emit`]). Every wait before the boundary goes through
+//! [`Run::wait_held`], which also sends keep-alives when they are due and hears a stop.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
+use http::{HeaderMap, StatusCode};
+use tokio::time::sleep_until;
+
+use crate::attempt::budget::Budget;
+use crate::attempt::control::{self, Next, Situation, Stop, Tried};
+use crate::attempt::cost;
+use crate::boundary::hold::HoldLimits;
+use crate::boundary::{Boundary, CommitPolicy, Effect, Input, Phase, Why};
+use crate::classify::{self, Class, Context, Evidence, Verdict};
+use crate::clock::{Instant, UnixMillis};
+use crate::config::settings::{RouteSettings, WorkflowSettings};
+use crate::contract::Contract;
+use crate::plan::{Plan, Role};
+use crate::protocol::Dialect;
+use crate::protocol::signal::Usage;
+use crate::reply::Outward;
+
+use super::app::App;
+use super::emit::{Emitter, Head, Out};
+use super::idempotency::Claim;
+use super::operations::{AttemptView, BoundaryView, Operation, State};
+use super::outward;
+
+/// Everything that one operation is made of.
+pub struct Job {
+    /// The relay.
+    pub app: Arc<App>,
+    /// Its record.
+    pub operation: Arc<Operation>,
+    /// Its workflow.
+    pub workflow: Arc<WorkflowSettings>,
+    /// What it demands.
+    pub contract: Contract,
+    /// Who may serve it.
+    pub plan: Plan,
+    /// The request's body, headers and query as the caller sent them.
+    pub body: Bytes,
+    /// Headers.
+    pub headers: HeaderMap,
+    /// Query string.
+    pub query: Option<String>,
+    /// The client may see routes.
+    pub show_routes: bool,
+    /// The right and duty to settle its idempotency key, where the caller chose one.
+    pub claim: Option<Claim>,
+}
+
+/// How an attempt ended.
+pub(super) enum AttemptEnd {
+    /// The client has its answer, or its interruption: the operation is over.
+    Over,
+    /// It failed and showed nothing.
+    Failed(Failed),
+    /// The operation was stopped while nothing was shown.
+    Stopped,
+}
+
+/// A failed attempt.
+pub(super) struct Failed {
+    pub(super) verdict: Verdict,
+    pub(super) usage: Usage,
+    /// It was cut early for a fallback's sake.
+    pub(super) cut_early: bool,
+}
+
+/// What a held wait gave.
+pub(super) enum Waited<T> {
+    Ready(T),
+    TimedOut,
+    Stopped,
+}
+
+/// A running operation.
+pub(super) struct Run {
+    pub(super) job: Job,
+    pub(super) emit: Emitter,
+    pub(super) boundary: Boundary,
+    pub(super) budget: Budget,
+    pub(super) tried: Vec<Tried>,
+    pub(super) dialect: Dialect,
+    /// When the next keep-alive is due; `None`: never.
+    keepalive_at: Option<Instant>,
+    over: bool,
+}
+
+/// Runs an operation to its end. Dropping the future (the client left) cancels whatever is going on.
+pub async fn run(job: Job, emit: Emitter) {
+    let contract = &job.contract;
+    let admitted = job.operation.admitted;
+    let budget = Budget::new(admitted, contract.deadline(), contract.envelope, contract.attempts_used);
+    let hold = job.workflow.hold;
+    let limits = HoldLimits { events_max: hold.max_events, bytes_max: hold.max_bytes };
+    let keepalive_at = hold.keepalive_after.filter(|_| contract.facts.stream).map(|after| admitted + after);
+    let mut run = Run {
+        boundary: Boundary::new(CommitPolicy::FirstVisible, job.workflow.reasoning_held, limits),
+        tried: vec![Tried::default(); job.plan.candidates.len()],
+        dialect: contract.endpoint.dialect(),
+        budget,
+        keepalive_at,
+        job,
+        emit,
+        over: false,
+    };
+    run.drive().await;
+    run.over = true;
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        if !self.over {
+            // The body was dropped: the client left, and everything this owned (the upstream too) goes with it.
+            self.ended(State::Interrupted, "client_gone", None, vec!["restart"]);
+        }
+    }
+}
+
+impl Run {
+    async fn drive(&mut self) {
+        let mut candidate = 0;
+        if let Err(stop) = self.first_allowed() {
+            let class = Class::Unclassified;
+            return self.refuse_without_call(stop, class).await;
+        }
+        loop {
+            let (_, estimate) = self.needs_of(candidate);
+            self.budget.begin(estimate);
+            self.boundary.next_attempt();
+            if let Some(tried) = self.tried.get_mut(candidate) {
+                tried.attempts += 1;
+            }
+            self.attempt_began(candidate);
+            let streaming = self.job.contract.facts.stream;
+            let end =
+                if streaming { self.stream_attempt(candidate).await } else { self.answer_attempt(candidate).await };
+            let failed = match end {
+                AttemptEnd::Over => return,
+                AttemptEnd::Stopped => return self.stopped().await,
+                AttemptEnd::Failed(failed) => failed,
+            };
+            let next = self.judge(candidate, estimate, &failed);
+            match next {
+                Next::Stop { reason, class } => return self.refuse(reason, class, &failed.verdict).await,
+                Next::Attempt { candidate: index, wait } => {
+                    candidate = index;
+                    if !wait.is_zero() {
+                        let until = Instant::now() + wait;
+                        if matches!(self.wait_held(std::future::pending::<()>(), until).await, Waited::Stopped) {
+                            return self.stopped().await;
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// The first attempt is bounded by the attempts and the cost only.
+    fn first_allowed(&self) -> Result<(), Stop> {
+        let (_, estimate) = self.needs_of(0);
+        if !self.budget.attempts_left() {
+            return Err(Stop::AttemptsExhausted);
+        }
+        if self.budget.affords(estimate) { Ok(()) } else { Err(Stop::CostExhausted) }
+    }
+
+    fn route(&self, candidate: usize) -> Arc<RouteSettings> {
+        self.job.plan.candidates.get(candidate).map_or_else(
+            || Arc::clone(&self.job.workflow.primary), // an index of the plan always is one of it
+            |candidate| Arc::clone(&candidate.route),
+        )
+    }
+
+    fn needs_of(&self, candidate: usize) -> (Duration, f64) {
+        let route = self.route(candidate);
+        (self.job.app.observed.need(&route.name), cost::estimate(&route, &self.job.contract.facts))
+    }
+
+    pub(super) fn needs(&self) -> Vec<(Duration, f64)> {
+        (0..self.job.plan.candidates.len()).map(|index| self.needs_of(index)).collect()
+    }
+
+    /// Settles a failed attempt and asks the controller.
+    fn judge(&mut self, candidate: usize, estimate: f64, failed: &Failed) -> Next {
+        let now = Instant::now();
+        let route = self.route(candidate);
+        let verdict = &failed.verdict;
+        // Proof of not having been processed is proof of not being billed.
+        let actual = cost::actual(&route, &failed.usage).or((!verdict.may_have_run).then_some(0.0));
+        self.budget.settle(estimate, actual);
+        if let Some(tried) = self.tried.get_mut(candidate) {
+            tried.class = Some(verdict.class);
+            tried.ready_at = verdict.retry_after.map(|wait| now + wait);
+        }
+        self.attempt_failed(&route, verdict);
+        let needs = self.needs();
+        control::decide(&Situation {
+            plan: &self.job.plan,
+            tried: &self.tried,
+            failed: candidate,
+            verdict,
+            budget: &self.budget,
+            needs: &needs,
+            cut_early: failed.cut_early,
+            hosted_may_act: self.job.contract.hosted_may_act(),
+            wait_first: self.job.workflow.failover.wait_first,
+            now,
+            random: super::app::random_u64(),
+        })
+    }
+
+    /// Waits for `future`, at most until `until`, while nothing is shown: keep-alives go out when due, a stop is heard.
+    pub(super) async fn wait_held<F: Future>(&mut self, future: F, until: Instant) -> Waited<F::Output> {
+        let stop = self.job.operation.stop.clone();
+        let mut future = std::pin::pin!(future);
+        let mut stopped = std::pin::pin!(stop.cancelled());
+        loop {
+            let tick = self.keepalive_at;
+            tokio::select! {
+                biased;
+                () = &mut stopped => return Waited::Stopped,
+                output = &mut future => return Waited::Ready(output),
+                () = sleep_until(until) => return Waited::TimedOut,
+                () = sleep_until(tick.unwrap_or(until)), if tick.is_some() => self.keepalive().await,
+            }
+        }
+    }
+
+    async fn keepalive(&mut self) {
+        let every = self.job.workflow.hold.keepalive_after;
+        self.keepalive_at = every.map(|every| Instant::now() + every);
+        let first = self.boundary.phase() == Phase::Holding;
+        if self.boundary.take(Input::KeepaliveDue) == Effect::Keepalive {
+            if first {
+                let mut head = self.stream_head(StatusCode::OK, None);
+                // What will have been needed is not known yet.
+                head.headers.remove("rubicon-attempts");
+                head.headers.remove("rubicon-recovery");
+                head.headers.remove("rubicon-served-route");
+                self.emit.emit(Out::Head(head)).await;
+            }
+            self.emit.emit(Out::Data(self.dialect.keepalive(false))).await;
+        }
+    }
+
+    /// Sends the head unless keep-alives have sent one already.
+    pub(super) async fn head(&mut self, phase_before: Phase, head: Head) {
+        if phase_before == Phase::Holding {
+            self.emit.emit(Out::Head(head)).await;
+        }
+    }
+
+    /// The head of a streamed answer.
+    pub(super) fn stream_head(&self, status: StatusCode, upstream: Option<(&HeaderMap, usize)>) -> Head {
+        let mut head = self.answer_head(status, upstream);
+        head.headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static("text/event-stream; charset=utf-8"));
+        head.headers.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
+        head
+    }
+
+    /// The head of any accepted answer: the provider's content type and request id, and the relay's own headers.
+    pub(super) fn answer_head(&self, status: StatusCode, upstream: Option<(&HeaderMap, usize)>) -> Head {
+        let mut headers = self.own_headers();
+        if let Some((from, candidate)) = upstream {
+            if let Some(value) = from.get(CONTENT_TYPE) {
+                headers.insert(CONTENT_TYPE, value.clone());
+            }
+            if let Some(value) = from.get("x-request-id").or_else(|| from.get("request-id")) {
+                headers.insert(HeaderName::from_static("rubicon-provider-request-id"), value.clone());
+            }
+            headers.insert(
+                HeaderName::from_static("rubicon-recovery"),
+                HeaderValue::from_static(self.recovery(candidate)),
+            );
+            if self.job.show_routes {
+                let name = self.route(candidate).name.clone();
+                if let Ok(value) = HeaderValue::from_str(name.as_str()) {
+                    headers.insert(HeaderName::from_static("rubicon-served-route"), value);
+                }
+            }
+        }
+        // Only standard status codes go out (FIELD_CASES F38).
+        let status = if matches!(status.as_u16(), 200..=206) { status } else { StatusCode::OK };
+        Head { status, headers }
+    }
+
+    fn own_headers(&self) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        if let Ok(value) = HeaderValue::from_str(self.job.operation.id.as_str()) {
+            headers.insert(HeaderName::from_static("rubicon-operation-id"), value);
+        }
+        headers.insert(HeaderName::from_static("rubicon-attempts"), self.budget.attempts.into());
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        headers
+    }
+
+    /// `Rubicon-Recovery`.
+    pub(super) fn recovery(&self, candidate: usize) -> &'static str {
+        match self.job.plan.candidates.get(candidate).map(|candidate| candidate.role) {
+            Some(Role::Equivalent) => "equivalent_failover",
+            Some(Role::Alternate) => "cross_model_fallback",
+            _ if self.budget.attempts > 1 => "retry",
+            _ => "none",
+        }
+    }
+
+    pub(super) fn classify(&self, candidate: usize, evidence: &Evidence<'_>) -> Verdict {
+        let context = Context {
+            dialect: self.dialect,
+            ambiguous_429_is_rate_limit: self.route(candidate).provider.ambiguous_429_is_rate_limit,
+            now: UnixMillis::now(),
+        };
+        classify::classify(evidence, &context)
+    }
+
+    pub(super) fn facts(&self) -> outward::Facts<'_> {
+        outward::Facts {
+            operation: &self.job.operation.id,
+            attempts: self.budget.attempts,
+            exhausted_status: self.job.app.settings.server.exhausted_status,
+            plan: self.job.show_routes.then_some(&self.job.plan),
+        }
+    }
+
+    async fn refuse(&mut self, stop: Stop, class: Class, verdict: &Verdict) {
+        let failure = outward::refused(&self.facts(), stop, class, Some(verdict));
+        self.ended(State::Failed, &failure.rubicon.reason.clone(), Some(class), failure_actions(&failure));
+        self.send_refusal(failure, true).await;
+    }
+
+    async fn refuse_without_call(&mut self, stop: Stop, class: Class) {
+        let mut failure = outward::refused(&self.facts(), stop, class, None);
+        failure.message = format!("No attempt was made: {}.", stop.name());
+        failure.rubicon.class = None;
+        self.ended(State::Failed, stop.name(), None, vec!["restart"]);
+        self.send_refusal(failure, true).await;
+    }
+
+    async fn stopped(&mut self) {
+        let by_shutdown = !self.job.operation.was_stopped();
+        let failure = outward::stopped(&self.facts(), by_shutdown, None);
+        let state = if by_shutdown { State::Failed } else { State::Stopped };
+        self.ended(state, if by_shutdown { "shutting_down" } else { "stopped" }, None, vec!["restart"]);
+        self.send_refusal(failure, !by_shutdown).await;
+    }
+
+    /// An error answer; where keep-alives have spent the status, an error frame and the abort.
+    async fn send_refusal(&mut self, mut failure: Outward, final_word: bool) {
+        let mut headers = self.own_headers();
+        error_headers(&mut headers, &failure, final_word);
+        let status = StatusCode::from_u16(failure.status).unwrap_or(StatusCode::FAILED_DEPENDENCY);
+        let head = Head { status, headers };
+        let body = self.dialect.error_body(&failure);
+        // What was refused before any provider was called is not an outcome.
+        if self.budget.attempts > 0 {
+            self.settle(&head, &body);
+        }
+        if self.boundary.phase() == Phase::HeadSent {
+            failure.rubicon.would_be_status = Some(failure.status);
+            self.emit.emit(Out::Data(self.dialect.error_frame(&failure))).await;
+            return self.emit.emit(Out::Abort).await;
+        }
+        self.emit.emit(Out::Head(head)).await;
+        self.emit.emit(Out::Data(body)).await;
+    }
+
+    /// Settles the idempotency key with an outcome that can be replayed.
+    pub(super) fn settle(&mut self, head: &Head, body: &Bytes) {
+        if let Some(claim) = &mut self.job.claim {
+            claim.settle(head.clone(), body.clone(), Instant::now());
+        }
+    }
+
+    fn since_admission(&self) -> u64 {
+        u64::try_from(self.job.operation.admitted.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn attempt_began(&self, candidate: usize) {
+        let view = AttemptView {
+            number: self.budget.attempts,
+            route: self.job.show_routes.then(|| self.route(candidate).name.clone()),
+            started_ms: self.since_admission(),
+            ended_ms: None,
+            outcome: None,
+            class: None,
+            provider_status: None,
+        };
+        self.job.operation.update(|known| known.attempts.push(view));
+    }
+
+    fn attempt_failed(&self, route: &RouteSettings, verdict: &Verdict) {
+        let ended = self.since_admission();
+        self.job.operation.update(|known| {
+            if let Some(attempt) = known.attempts.last_mut() {
+                attempt.ended_ms = Some(ended);
+                attempt.class = Some(verdict.class);
+                attempt.provider_status = verdict.provider_status;
+            }
+        });
+        tracing::info!(
+            operation = %self.job.operation.id, workflow = %self.job.workflow.name, route = %route.name,
+            attempt = self.budget.attempts, class = outward::class_name(verdict.class),
+            status = verdict.provider_status, alarm = verdict.alarm, "attempt failed"
+        );
+    }
+
+    /// Notes the boundary.
+    pub(super) fn committed(&mut self, candidate: usize, why: Why, took: Duration) {
+        self.key_shown();
+        let at_ms = self.since_admission();
+        let attempt = self.budget.attempts;
+        self.job.app.observed.first_output(&self.route(candidate).name, took);
+        self.job.operation.update(|known| {
+            known.boundary = Some(BoundaryView { at_ms, why, attempt });
+            if let Some(view) = known.attempts.last_mut() {
+                view.outcome = Some("accepted");
+            }
+        });
+        if why == Why::HoldLimit {
+            tracing::warn!(operation = %self.job.operation.id, "hold_limit: committed before anything was visible");
+        }
+    }
+
+    /// The answer goes out and is not kept: the key never generates again.
+    pub(super) fn key_shown(&mut self) {
+        if let Some(claim) = &mut self.job.claim {
+            claim.shown(Instant::now());
+        }
+    }
+
+    /// Notes the end.
+    pub(super) fn ended(&self, state: State, reason: &str, class: Option<Class>, actions: Vec<&'static str>) {
+        let at_ms = self.since_admission();
+        self.job.operation.update(|known| {
+            known.state = state;
+            known.actions = actions;
+            known.reason = (!reason.is_empty()).then(|| reason.to_owned());
+            known.class = class;
+            known.ended_at = Some(UnixMillis::now());
+            if let Some(attempt) = known.attempts.last_mut()
+                && attempt.ended_ms.is_none()
+            {
+                attempt.ended_ms = Some(at_ms);
+            }
+        });
+        let view = self.job.operation.view();
+        tracing::info!(
+            operation = %view.operation_id, workflow = %view.workflow, version = self.job.workflow.version,
+            state = ?state, reason, attempts = self.budget.attempts, stream = view.stream, events = view.after,
+            boundary_ms = view.boundary.map(|boundary| boundary.at_ms), took_ms = at_ms,
+            input_tokens = view.usage.input_tokens, output_tokens = view.usage.output_tokens, "operation ended"
+        );
+    }
+}
+
+fn failure_actions(failure: &Outward) -> Vec<&'static str> {
+    match (&failure.rubicon.actions, failure.rubicon.retryable) {
+        (Some(actions), _) => actions.clone(),
+        (None, true) => vec!["restart"],
+        (None, false) => vec!["none"],
+    }
+}
+
+/// Headers of an error answer. `final_word`: the relay has spent the budget, an SDK must not multiply it.
+pub fn error_headers(headers: &mut HeaderMap, failure: &Outward, final_word: bool) {
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    if final_word {
+        headers.insert(HeaderName::from_static("x-should-retry"), HeaderValue::from_static("false"));
+    }
+    if let Some(ms) = failure.rubicon.retry_after_ms.filter(|_| failure.rubicon.retryable) {
+        headers.insert(RETRY_AFTER, ms.div_ceil(1000).into());
+    }
+}

@@ -1,0 +1,227 @@
+//! What is known of each operation, for `GET /v1/operations/{id}` and `DELETE`.
+//!
+//! In memory, bounded by number and age; the ids are the tenant's (another tenant's id is unknown here). An operation is
+//! updated by its driver as it goes, and by the driver's drop when the client left.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde::Serialize;
+use tokio_util::sync::CancellationToken;
+
+use crate::boundary::Why;
+use crate::classify::Class;
+use crate::clock::{Instant, UnixMillis};
+use crate::ids::{OperationId, RouteId, TenantId, WorkflowId};
+use crate::protocol::Dialect;
+use crate::protocol::signal::Usage;
+
+/// Operations remembered, running ones included. At the bound the oldest ended one is forgotten.
+pub const OPERATIONS_MAX: usize = 20_000;
+
+/// How long an ended operation is remembered.
+pub const KEPT: Duration = Duration::from_secs(15 * 60);
+
+/// `state`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// Going on.
+    Running,
+    /// Ended with the provider's own end.
+    Completed,
+    /// Cut after output, or left by its client.
+    Interrupted,
+    /// Ended with an error and no output.
+    Failed,
+    /// Stopped by `DELETE`.
+    Stopped,
+}
+
+/// One attempt, as shown.
+#[derive(Clone, Debug, Serialize)]
+pub struct AttemptView {
+    /// 1 for the first.
+    pub number: u32,
+    /// Shown only to clients configured to see routes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub route: Option<RouteId>,
+    /// Milliseconds from admission.
+    pub started_ms: u64,
+    /// Milliseconds from admission; absent while it runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended_ms: Option<u64>,
+    /// `accepted`, or absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<&'static str>,
+    /// How it failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub class: Option<Class>,
+    /// The provider's status, if a head came.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub provider_status: Option<u16>,
+}
+
+/// The boundary, as shown.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct BoundaryView {
+    /// Milliseconds from admission.
+    pub at_ms: u64,
+    /// What crossed.
+    pub why: Why,
+    /// The attempt that was committed.
+    pub attempt: u32,
+}
+
+/// All that is known of an operation.
+#[derive(Clone, Debug, Serialize)]
+pub struct View {
+    /// The id.
+    pub operation_id: OperationId,
+    /// The state.
+    pub state: State,
+    /// What may be done now.
+    pub actions: Vec<&'static str>,
+    /// Why it ended so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The class of its failure.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub class: Option<Class>,
+    /// The workflow.
+    pub workflow: WorkflowId,
+    /// The dialect.
+    pub dialect: Dialect,
+    /// Streaming or not.
+    pub stream: bool,
+    /// Admission.
+    pub created_at: UnixMillis,
+    /// The end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<UnixMillis>,
+    /// Attempts.
+    pub attempts: Vec<AttemptView>,
+    /// The boundary, null before it.
+    pub boundary: Option<BoundaryView>,
+    /// Events of the accepted attempt that were sent.
+    pub after: u64,
+    /// The provider's finish reason.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub finish_reason: Option<String>,
+    /// Tokens of the accepted attempt, as far as told.
+    pub usage: Usage,
+    /// Tool executions (the ledger comes later: always empty).
+    pub executions: Vec<()>,
+    /// Hosted tools that may have acted and whose outcome is not known.
+    pub unresolved_executions: u32,
+}
+
+/// One operation.
+#[derive(Debug)]
+pub struct Operation {
+    /// The id.
+    pub id: OperationId,
+    /// The owner.
+    pub tenant: TenantId,
+    /// When it was admitted.
+    pub admitted: Instant,
+    /// Cancelled by `DELETE` and by the end of a shutdown's grace.
+    pub stop: CancellationToken,
+    stopped: AtomicBool,
+    view: Mutex<View>,
+}
+
+impl Operation {
+    /// A running operation; `stop` is its own token, a child of the relay's.
+    pub fn new(view: View, tenant: TenantId, admitted: Instant, stop: CancellationToken) -> Self {
+        Self {
+            id: view.operation_id.clone(),
+            tenant,
+            admitted,
+            stop,
+            stopped: AtomicBool::new(false),
+            view: Mutex::new(view),
+        }
+    }
+
+    /// Changes what is known.
+    pub fn update(&self, change: impl FnOnce(&mut View)) {
+        change(&mut self.view.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// A copy of what is known.
+    pub fn view(&self) -> View {
+        self.view.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether somebody stopped it (and not the relay's shutdown).
+    pub fn was_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
+    }
+}
+
+/// The table.
+#[derive(Debug, Default)]
+pub struct Operations {
+    table: Mutex<Table>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    by_id: HashMap<(TenantId, OperationId), Arc<Operation>>,
+    /// In order of admission, for expiry.
+    order: VecDeque<(TenantId, OperationId, Instant)>,
+}
+
+impl Operations {
+    /// Remembers an operation. One with the same id (a key that runs again) is replaced.
+    pub fn insert(&self, operation: &Arc<Operation>, now: Instant) {
+        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        table.expire(now);
+        table.order.push_back((operation.tenant.clone(), operation.id.clone(), operation.admitted));
+        table.by_id.insert((operation.tenant.clone(), operation.id.clone()), Arc::clone(operation));
+    }
+
+    /// Finds one of a tenant.
+    pub fn get(&self, tenant: &TenantId, id: &OperationId) -> Option<Arc<Operation>> {
+        let table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        table.by_id.get(&(tenant.clone(), id.clone())).cloned()
+    }
+
+    /// Stops one: true if it was running.
+    pub fn stop(operation: &Operation) -> bool {
+        let running = operation.view().state == State::Running;
+        if running {
+            operation.stopped.store(true, Ordering::Relaxed);
+            operation.stop.cancel();
+        }
+        running
+    }
+}
+
+impl Table {
+    /// Forgets what is too old or too many; each call does at most a few steps more than there was inserted.
+    fn expire(&mut self, now: Instant) {
+        for _ in 0..4 {
+            let Some((_, _, admitted)) = self.order.front() else { return };
+            let old = now.saturating_duration_since(*admitted) > KEPT;
+            if !old && self.order.len() < OPERATIONS_MAX {
+                return;
+            }
+            let Some((tenant, id, admitted)) = self.order.pop_front() else { return };
+            let key = (tenant, id);
+            let Some(operation) = self.by_id.get(&key) else { continue };
+            if operation.admitted != admitted {
+                continue; // The key ran again: a later entry of the order stands for it.
+            }
+            if operation.view().state == State::Running {
+                // A long stream: it stays, and is looked at again later.
+                self.order.push_back((key.0, key.1, admitted));
+            } else {
+                self.by_id.remove(&key);
+            }
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! From a failure to what the caller is told: status, message, code and the member `rubicon`. Pure.
+//!
+//! SPEC sections 6 and 7: a rejection of the request itself keeps the provider's status and words; every other failure of a
+//! provider is `exhausted_status` (424), which no SDK retries by itself; an interruption is a frame in the stream.
+
+use std::time::Duration;
+
+use crate::attempt::control::Stop;
+use crate::classify::{Class, Said, Verdict};
+use crate::ids::OperationId;
+use crate::plan::Plan;
+use crate::reply::{Outward, ProviderError, Refused, Rubicon, Status};
+
+/// What all failures of one operation share.
+#[derive(Clone, Debug)]
+pub struct Facts<'a> {
+    /// The operation.
+    pub operation: &'a OperationId,
+    /// Attempts made by this relay.
+    pub attempts: u32,
+    /// `[server] exhausted_status`.
+    pub exhausted_status: u16,
+    /// Routes that were refused, for clients that may see them.
+    pub plan: Option<&'a Plan>,
+}
+
+fn member(facts: &Facts<'_>, status: Status, reason: &str, class: Option<Class>) -> Rubicon {
+    let refused = facts.plan.map_or_else(Vec::new, |plan| {
+        plan.refused
+            .iter()
+            .flat_map(|(route, reasons)| {
+                reasons.iter().map(|reason| Refused { route: route.clone(), why: reason.to_string() })
+            })
+            .collect()
+    });
+    Rubicon {
+        status,
+        reason: reason.to_owned(),
+        class,
+        retryable: false,
+        retry_after_ms: None,
+        operation_id: Some(facts.operation.clone()),
+        attempts: Some(facts.attempts),
+        provider_status: None,
+        provider_error: None,
+        would_be_status: None,
+        after: None,
+        actions: None,
+        unresolved_executions: None,
+        refused,
+    }
+}
+
+/// The stable name of a class, as in `rubicon.class`.
+pub fn class_name(class: Class) -> &'static str {
+    match class {
+        Class::TransportTransient => "transport_transient",
+        Class::RateLimited => "rate_limited",
+        Class::ProviderOverloaded => "provider_overloaded",
+        Class::ProviderServerError => "provider_server_error",
+        Class::ModelUnavailable => "model_unavailable",
+        Class::ContractFailure => "contract_failure",
+        Class::QuotaExhausted => "quota_exhausted",
+        Class::Ambiguous429 => "ambiguous_429",
+        Class::AuthenticationOrPermission => "authentication_or_permission",
+        Class::InvalidRequest => "invalid_request",
+        Class::Refusal => "refusal",
+        Class::DeadlineExhausted => "deadline_exhausted",
+        Class::PartialOutput => "partial_output",
+        Class::SideEffectUncertain => "side_effect_uncertain",
+        Class::Unclassified => "unclassified",
+    }
+}
+
+/// Whether the caller may sensibly send the same request again.
+fn retryable(class: Class) -> bool {
+    matches!(
+        class,
+        Class::TransportTransient
+            | Class::RateLimited
+            | Class::ProviderOverloaded
+            | Class::ProviderServerError
+            | Class::ModelUnavailable
+            | Class::DeadlineExhausted
+    )
+}
+
+fn provider_error(said: &Said) -> Option<ProviderError> {
+    let code = said.code.as_ref().map(|code| code.as_str().map_or_else(|| code.to_string(), str::to_owned));
+    (said.kind.is_some() || code.is_some()).then(|| ProviderError { kind: said.kind.clone(), code })
+}
+
+/// The failure of an operation that showed nothing.
+pub fn refused(facts: &Facts<'_>, stop: Stop, class: Class, verdict: Option<&Verdict>) -> Outward {
+    let nothing = Said::default();
+    let said = verdict.map_or(&nothing, |verdict| &verdict.said);
+    let provider_status = verdict.and_then(|verdict| verdict.provider_status);
+    if matches!(class, Class::InvalidRequest | Class::Refusal) {
+        return rejected(facts, class, said, provider_status);
+    }
+    let reason = if stop == Stop::Blocked { class_name(class) } else { stop.name() };
+    let mut rubicon = member(facts, Status::Unavailable, reason, Some(class));
+    rubicon.retryable = retryable(class) && stop != Stop::SideEffectUncertain;
+    let wait = verdict.and_then(|verdict| verdict.retry_after).filter(|_| rubicon.retryable);
+    rubicon.retry_after_ms = wait.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
+    rubicon.provider_status = provider_status;
+    rubicon.provider_error = provider_error(said);
+    if class == Class::SideEffectUncertain {
+        rubicon.actions = Some(vec!["reconcile"]);
+        rubicon.unresolved_executions = Some(1);
+    }
+    let message = format!(
+        "No answer could be had from a provider ({}{}); nothing was shown. {}",
+        class_name(class),
+        if stop == Stop::Blocked { String::new() } else { format!(", {}", stop.name()) },
+        advice(class),
+    );
+    Outward {
+        status: facts.exhausted_status,
+        code: Some(reason.into()),
+        kind: None,
+        param: None,
+        message: message.trim_end().to_owned(),
+        rubicon,
+    }
+}
+
+fn advice(class: Class) -> &'static str {
+    match class {
+        Class::QuotaExhausted => "The provider account's quota or credit is used up: its owner must act.",
+        Class::AuthenticationOrPermission => "The provider refused the relay's credentials: their owner must act.",
+        Class::Ambiguous429 => "The provider said 429 and not why, so it was not asked again.",
+        Class::SideEffectUncertain => "A tool run by the provider may have acted: find out before sending this again.",
+        Class::DeadlineExhausted => "There was no time for another attempt.",
+        Class::Unclassified => "The failure is of no known kind, so nothing was tried again.",
+        _ => "",
+    }
+}
+
+/// The provider refused the request itself: its status, message, type, code and param pass unchanged.
+fn rejected(facts: &Facts<'_>, class: Class, said: &Said, provider_status: Option<u16>) -> Outward {
+    let status = provider_status.filter(|status| (400..500).contains(status)).unwrap_or(400);
+    let mut rubicon = member(facts, Status::Rejected, class_name(class), Some(class));
+    rubicon.provider_status = provider_status;
+    rubicon.provider_error = provider_error(said);
+    Outward {
+        status,
+        code: said.code.clone(),
+        kind: said.kind.clone(),
+        param: said.param.clone(),
+        message: said.message.clone().unwrap_or_else(|| "The provider refused the request.".to_owned()),
+        rubicon,
+    }
+}
+
+/// A committed stream that failed: the frame that is sent before the abort.
+pub struct Interruption<'a> {
+    /// Events of the accepted attempt that were sent.
+    pub after: u64,
+    /// A hosted tool may have acted.
+    pub acted: bool,
+    /// What happened, a short phrase.
+    pub what: &'a str,
+    /// The provider's words and status, where it sent some.
+    pub verdict: Option<&'a Verdict>,
+}
+
+/// The interruption frame's content.
+pub fn interrupted(facts: &Facts<'_>, interruption: &Interruption<'_>) -> Outward {
+    let class = if interruption.acted { Class::SideEffectUncertain } else { Class::PartialOutput };
+    let mut rubicon = member(facts, Status::Interrupted, class_name(class), Some(class));
+    rubicon.refused.clear();
+    rubicon.after = Some(interruption.after);
+    rubicon.actions = Some(vec![if interruption.acted { "reconcile" } else { "restart" }]);
+    rubicon.unresolved_executions = Some(u32::from(interruption.acted));
+    let said = interruption.verdict.map(|verdict| &verdict.said);
+    rubicon.provider_error = said.and_then(provider_error);
+    rubicon.provider_status = interruption.verdict.and_then(|verdict| verdict.provider_status);
+    let words = said.and_then(|said| said.message.as_deref());
+    let message = match words {
+        Some(words) => format!("The answer was interrupted: {words}"),
+        None => format!("The answer was interrupted: {}.", interruption.what),
+    };
+    let advice = if interruption.acted {
+        "A tool run by the provider may have acted: find out before anything is sent again."
+    } else {
+        "What was shown is incomplete; nothing was sent again."
+    };
+    Outward {
+        status: facts.exhausted_status,
+        code: Some("rubicon_interrupted".into()),
+        kind: None,
+        param: None,
+        message: format!("{message} {advice}"),
+        rubicon,
+    }
+}
+
+/// Somebody stopped the operation (`DELETE`), or the relay is shutting down. `after` is given once something was shown.
+pub fn stopped(facts: &Facts<'_>, by_shutdown: bool, after: Option<u64>) -> Outward {
+    let (status, code, message) = if by_shutdown {
+        (503, "shutting_down", "The relay is shutting down.")
+    } else {
+        (409, "stopped", "The operation was stopped.")
+    };
+    let kind = match after {
+        Some(_) if by_shutdown => Status::Interrupted,
+        None if by_shutdown => Status::Unavailable,
+        _ => Status::Stopped,
+    };
+    let mut rubicon = member(facts, kind, code, None);
+    rubicon.refused.clear();
+    rubicon.after = after;
+    rubicon.retryable = by_shutdown && after.is_none();
+    rubicon.actions = after.map(|_| vec!["restart"]);
+    Outward { status, code: Some(code.into()), kind: None, param: None, message: message.to_owned(), rubicon }
+}
+
+/// A refusal by the relay itself, before any provider was asked.
+pub fn own(status: u16, code: &str, message: String, operation: Option<&OperationId>) -> Outward {
+    let shed = matches!(status, 429 | 503);
+    let unavailable = shed || status >= 500;
+    Outward {
+        status,
+        code: Some(code.into()),
+        kind: None,
+        param: None,
+        message,
+        rubicon: Rubicon {
+            status: if unavailable { Status::Unavailable } else { Status::Rejected },
+            reason: code.to_owned(),
+            class: None,
+            retryable: shed,
+            retry_after_ms: shed.then_some(SHED_RETRY_AFTER.as_secs() * 1000),
+            operation_id: operation.cloned(),
+            attempts: Some(0),
+            provider_status: None,
+            provider_error: None,
+            would_be_status: None,
+            after: None,
+            actions: None,
+            unresolved_executions: None,
+            refused: Vec::new(),
+        },
+    }
+}
+
+/// What a shed request is told to wait.
+pub const SHED_RETRY_AFTER: Duration = Duration::from_secs(1);

@@ -1,0 +1,537 @@
+//! One streamed attempt: held until the boundary, forwarded event by event after it.
+
+use std::collections::VecDeque;
+use std::future::Future as _;
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use http::{HeaderMap, Response, StatusCode};
+use http_body_util::BodyExt as _;
+use hyper::body::{Body as _, Incoming};
+use tokio::time::sleep_until;
+
+use crate::attempt::control;
+use crate::boundary::{Effect, Input, Phase};
+use crate::classify::{Class, ERROR_BODY_BYTES_MAX, Evidence, Timer, Verdict};
+use crate::clock::Instant;
+use crate::config::settings::Terminal;
+use crate::protocol::request::with_model;
+use crate::protocol::signal::{Ending, Fault, Show, StreamReader, Usage};
+use crate::upstream::request;
+use crate::wire::sse::{BlockKind, SseBlock, SseLimits, SseSplitter};
+
+use super::emit::Out;
+use super::operation::{AttemptEnd, Failed, Run, Waited};
+use super::operations::State;
+use super::outward::{self, Interruption};
+
+/// A stream whose end was seen and whose socket stays open ends after this much silence (SPEC Annex, Streams).
+const TRAILING_SILENCE: Duration = Duration::from_secs(2);
+
+/// The timer that bounds an attempt while nothing is shown.
+#[derive(Clone, Copy)]
+pub(super) struct Bound {
+    pub(super) until: Instant,
+    pub(super) timer: Timer,
+    /// The timer is a cut for a fallback's sake, not the deadline itself.
+    pub(super) early: bool,
+}
+
+/// A stream being read.
+struct Upstream {
+    body: Incoming,
+    headers: HeaderMap,
+    status: StatusCode,
+    splitter: SseSplitter,
+    reader: Box<dyn StreamReader>,
+    lenient: bool,
+    /// Whole events with data, seen.
+    events: u64,
+    /// A hosted tool that may act has started.
+    acted: bool,
+}
+
+impl Upstream {
+    /// Whether what was seen is an end by the provider's `terminal`.
+    fn complete(&self) -> bool {
+        match self.reader.ending() {
+            Ending::Terminal => true,
+            Ending::Finished => self.lenient,
+            Ending::Open => false,
+        }
+    }
+}
+
+/// Why a committed stream is cut.
+enum Cut {
+    Evidence(Fault),
+    Transport,
+    Truncated,
+    Framing,
+    Idle(Duration),
+    Total(Duration),
+    Stopped,
+}
+
+impl Run {
+    /// How long an attempt that begins now may show nothing.
+    pub(super) fn bound(&self, candidate: usize, own: Duration, timer: Timer) -> Bound {
+        let now = Instant::now();
+        let cut = control::cut_at(&self.job.plan, &self.tried, &self.needs(), &self.budget, candidate, now);
+        if now + own <= cut {
+            Bound { until: now + own, timer, early: false }
+        } else {
+            Bound { until: cut, timer: Timer::Deadline, early: cut < self.budget.deadline }
+        }
+    }
+
+    pub(super) fn failed(&self, candidate: usize, evidence: &Evidence<'_>, usage: Usage, bound: Bound) -> AttemptEnd {
+        let verdict = self.classify(candidate, evidence);
+        let cut_early = bound.early && matches!(evidence, Evidence::Silence(Timer::Deadline));
+        AttemptEnd::Failed(Failed { verdict, usage, cut_early })
+    }
+
+    /// Sends the request and waits for a head; a status other than 2xx, or a body that can't be read as sent, is a failure.
+    pub(super) async fn open(&mut self, candidate: usize, bound: Bound) -> Result<Response<Incoming>, AttemptEnd> {
+        let route = self.job.plan.candidates.get(candidate).map(|candidate| candidate.route.clone());
+        let Some((route, upstream)) =
+            route.and_then(|route| Some((route.clone(), self.job.app.upstreams.get(&route.name)?.clone())))
+        else {
+            return Err(self.failed(candidate, &Evidence::BadAnswer, Usage::default(), bound));
+        };
+        // Where the route names no model the request's own passes through.
+        let body = match &route.model {
+            Some(model) => with_model(&self.job.body, &self.job.contract.facts, model),
+            None => self.job.body.clone(),
+        };
+        let key = format!("{}-{}", self.job.operation.id, self.budget.attempts);
+        let query = self.job.query.as_deref();
+        let request = request::build(&route, self.job.contract.endpoint, query, &self.job.headers, body, &key);
+        let request = match request {
+            Ok(request) => request,
+            Err(error) => {
+                tracing::error!(%error, "attempt not sent");
+                return Err(self.failed(candidate, &Evidence::BadAnswer, Usage::default(), bound));
+            }
+        };
+        let nothing = Usage::default();
+        let response = match self.wait_held(upstream.send(request), bound.until).await {
+            Waited::Stopped => return Err(AttemptEnd::Stopped),
+            Waited::TimedOut => return Err(self.failed(candidate, &Evidence::Silence(bound.timer), nothing, bound)),
+            Waited::Ready(Err(fault)) => {
+                return Err(self.failed(candidate, &Evidence::Transport(fault), nothing, bound));
+            }
+            Waited::Ready(Ok(response)) => response,
+        };
+        if let Some(name) = &route.provider.attempts_header {
+            let spent = response.headers().get(name).and_then(|value| value.to_str().ok()?.trim().parse::<u32>().ok());
+            // The gateway below counts the attempt that we count too.
+            self.budget.attempts_elsewhere =
+                self.budget.attempts_elsewhere.saturating_add(spent.unwrap_or(1).saturating_sub(1));
+        }
+        if response.status().is_success() {
+            let encoded = response.headers().get(CONTENT_ENCODING).is_some_and(|coding| coding != "identity");
+            if encoded {
+                return Err(self.failed(candidate, &Evidence::BadAnswer, nothing, bound));
+            }
+            return Ok(response);
+        }
+        let (head, body) = response.into_parts();
+        let body = match self.wait_held(read_bounded(body, ERROR_BODY_BYTES_MAX), bound.until).await {
+            Waited::Stopped => return Err(AttemptEnd::Stopped),
+            // The status alone is evidence enough.
+            Waited::TimedOut => Bytes::new(),
+            Waited::Ready(read) => read.bytes,
+        };
+        let evidence = Evidence::Http { status: head.status.as_u16(), headers: &head.headers, body: &body };
+        Err(self.failed(candidate, &evidence, nothing, bound))
+    }
+
+    /// One attempt at a streamed answer.
+    pub(super) async fn stream_attempt(&mut self, candidate: usize) -> AttemptEnd {
+        let began = Instant::now();
+        let Some(route) = self.job.plan.candidates.get(candidate).map(|candidate| candidate.route.clone()) else {
+            return AttemptEnd::Stopped;
+        };
+        let timeouts = route.timeouts;
+        let own =
+            if self.job.contract.facts.reasoning { timeouts.first_output_reasoning } else { timeouts.first_output };
+        let bound = self.bound(candidate, own, Timer::FirstOutput);
+        let response = match self.open(candidate, bound).await {
+            Ok(response) => response,
+            Err(end) => return end,
+        };
+        if !is_event_stream(response.headers()) {
+            return self.not_a_stream(candidate, response, bound).await;
+        }
+        let max = self.job.app.settings.server.max_event_bytes;
+        let (head, body) = response.into_parts();
+        let upstream = Upstream {
+            body,
+            headers: head.headers,
+            status: head.status,
+            splitter: SseSplitter::new(SseLimits { line_bytes_max: max, event_bytes_max: max }),
+            reader: self.dialect.stream_reader(self.job.contract.facts.choices),
+            lenient: route.provider.terminal == Terminal::Lenient,
+            events: 0,
+            acted: false,
+        };
+        self.hold(candidate, upstream, bound, began).await
+    }
+
+    /// A 2xx that is no event stream though one was asked for: an error object, or a broken contract.
+    async fn not_a_stream(&mut self, candidate: usize, response: Response<Incoming>, bound: Bound) -> AttemptEnd {
+        let (head, body) = response.into_parts();
+        let read = match self.wait_held(read_bounded(body, ERROR_BODY_BYTES_MAX), bound.until).await {
+            Waited::Stopped => return AttemptEnd::Stopped,
+            Waited::TimedOut => {
+                return self.failed(candidate, &Evidence::Silence(bound.timer), Usage::default(), bound);
+            }
+            Waited::Ready(read) => read,
+        };
+        let fault = self.dialect.body_fault(&read.bytes);
+        let evidence = match &fault {
+            Some(fault) => Evidence::Fault { fault, headers: &head.headers },
+            None if read.broken => Evidence::BodyCut,
+            None if read.bytes.iter().all(u8::is_ascii_whitespace) => Evidence::Truncated { events: 0 },
+            None => Evidence::BadAnswer,
+        };
+        self.failed(candidate, &evidence, Usage::default(), bound)
+    }
+
+    /// Before the boundary.
+    async fn hold(&mut self, candidate: usize, mut upstream: Upstream, bound: Bound, began: Instant) -> AttemptEnd {
+        let mut held: Vec<Bytes> = Vec::new();
+        loop {
+            loop {
+                let block = match upstream.splitter.next_block() {
+                    Ok(Some(block)) => block,
+                    Ok(None) => break,
+                    Err(_) => return self.lost(candidate, &upstream, &Evidence::BadFraming, bound),
+                };
+                let input = match input_of(&mut upstream, &block) {
+                    Ok(input) => input,
+                    Err(fault) => {
+                        let evidence = Evidence::Fault { fault: &fault, headers: &upstream.headers };
+                        return self.lost(candidate, &upstream, &evidence, bound);
+                    }
+                };
+                let before = self.boundary.phase();
+                match self.boundary.take(input) {
+                    Effect::Hold => held.push(block.raw),
+                    Effect::Commit(why) => {
+                        self.committed(candidate, why, began.elapsed());
+                        held.push(block.raw);
+                        self.release(candidate, &upstream, before, held).await;
+                        return self.forward(candidate, upstream).await;
+                    }
+                    Effect::ReasoningOverflow => {
+                        return self.failed(candidate, &Evidence::BadAnswer, upstream.reader.usage(), bound);
+                    }
+                    _ => {}
+                }
+            }
+            // An answer may end without ever showing anything; its socket may stay open all the same.
+            let until =
+                if upstream.complete() { bound.until.min(Instant::now() + TRAILING_SILENCE) } else { bound.until };
+            let read = match self.wait_held(next_chunk(&mut upstream.body), until).await {
+                Waited::Stopped => return AttemptEnd::Stopped,
+                Waited::Ready(read) => read,
+                Waited::TimedOut if upstream.complete() => None,
+                Waited::TimedOut => {
+                    return self.lost(candidate, &upstream, &Evidence::Silence(bound.timer), bound);
+                }
+            };
+            match read {
+                Some(Ok(chunk)) => upstream.splitter.push(chunk),
+                Some(Err(_)) if !upstream.complete() => {
+                    return self.lost(candidate, &upstream, &Evidence::BodyCut, bound);
+                }
+                None | Some(Err(_)) => {
+                    let before = self.boundary.phase();
+                    let complete = upstream.complete();
+                    if self.boundary.take(Input::UpstreamEnded { complete }) == Effect::ReleaseAndEnd {
+                        self.key_shown();
+                        self.accepted_in_silence(&upstream);
+                        self.release(candidate, &upstream, before, held).await;
+                        self.completed(&upstream);
+                        return AttemptEnd::Over;
+                    }
+                    let events = upstream.events;
+                    return self.lost(candidate, &upstream, &Evidence::Truncated { events }, bound);
+                }
+            }
+        }
+    }
+
+    /// The attempt failed with nothing shown.
+    fn lost(&mut self, candidate: usize, upstream: &Upstream, evidence: &Evidence<'_>, bound: Bound) -> AttemptEnd {
+        self.boundary.take(Input::Failure);
+        self.failed(candidate, evidence, upstream.reader.usage(), bound)
+    }
+
+    async fn release(&mut self, candidate: usize, upstream: &Upstream, before: Phase, held: Vec<Bytes>) {
+        let head = self.stream_head(upstream.status, Some((&upstream.headers, candidate)));
+        self.head(before, head).await;
+        for raw in held {
+            self.emit.emit(Out::Data(raw)).await;
+        }
+    }
+
+    /// After the boundary: bytes of this attempt only, until its end, an interruption, or the client leaves.
+    async fn forward(&mut self, candidate: usize, mut upstream: Upstream) -> AttemptEnd {
+        let idle = self.job.plan.candidates.get(candidate).map_or(TRAILING_SILENCE, |c| c.route.timeouts.idle);
+        let total = self.job.contract.envelope.stream.map(|stream| (self.job.operation.admitted + stream, stream));
+        let mut waits = Waits::new(self.job.operation.stop.clone(), total);
+        let cut = loop {
+            match self.forward_blocks(&mut upstream).await {
+                Ok(()) => {}
+                Err(cut) => break cut,
+            }
+            let (silence, ends) = if upstream.complete() { (TRAILING_SILENCE.min(idle), true) } else { (idle, false) };
+            match waits.chunk(&mut upstream.body, silence).await {
+                Read::Chunk(chunk) => upstream.splitter.push(chunk),
+                // What comes after the end was seen can only be its tail.
+                Read::Ended | Read::Broken | Read::Silent if ends => {
+                    self.boundary.take(Input::UpstreamEnded { complete: true });
+                    self.completed(&upstream);
+                    return AttemptEnd::Over;
+                }
+                Read::Ended => break Cut::Truncated,
+                Read::Broken => break Cut::Transport,
+                Read::Silent => break Cut::Idle(idle),
+                Read::TotalOver => break Cut::Total(total.map(|(_, stream)| stream).unwrap_or_default()),
+                Read::Stopped => break Cut::Stopped,
+            }
+        };
+        self.interrupt(candidate, &upstream, cut).await;
+        AttemptEnd::Over
+    }
+
+    /// Sends every whole block that has come.
+    async fn forward_blocks(&mut self, upstream: &mut Upstream) -> Result<(), Cut> {
+        let mut ready: VecDeque<Bytes> = VecDeque::new();
+        let result = loop {
+            match upstream.splitter.next_block() {
+                Ok(None) => break Ok(()),
+                Err(_) => break Err(Cut::Framing),
+                Ok(Some(block)) => match input_of(upstream, &block) {
+                    Err(fault) => break Err(Cut::Evidence(fault)),
+                    Ok(_) => ready.push_back(block.raw),
+                },
+            }
+        };
+        let after = upstream.events;
+        self.job.operation.update(|known| known.after = after);
+        for raw in ready {
+            self.emit.emit(Out::Data(raw)).await;
+        }
+        result
+    }
+
+    async fn interrupt(&mut self, candidate: usize, upstream: &Upstream, cut: Cut) {
+        self.boundary.take(Input::Failure);
+        let failure = if matches!(cut, Cut::Stopped) {
+            let by_shutdown = !self.job.operation.was_stopped();
+            let failure = outward::stopped(&self.facts(), by_shutdown, Some(upstream.events));
+            self.note_usage(upstream);
+            let state = if by_shutdown { State::Interrupted } else { State::Stopped };
+            self.ended(state, &failure.rubicon.reason.clone(), None, vec!["restart"]);
+            failure
+        } else {
+            let (what, verdict) = self.describe(candidate, upstream, &cut);
+            let verdict = verdict.as_ref();
+            let interruption = Interruption { after: upstream.events, acted: upstream.acted, what: &what, verdict };
+            let failure = outward::interrupted(&self.facts(), &interruption);
+            self.note_usage(upstream);
+            let unresolved = u32::from(upstream.acted);
+            self.job.operation.update(|known| known.unresolved_executions = unresolved);
+            let class = failure.rubicon.class.unwrap_or(Class::PartialOutput);
+            let actions = failure.rubicon.actions.clone().unwrap_or_default();
+            tracing::info!(operation = %self.job.operation.id, what, "stream interrupted");
+            self.ended(State::Interrupted, &failure.rubicon.reason.clone(), Some(class), actions);
+            failure
+        };
+        self.emit.emit(Out::Data(self.dialect.error_frame(&failure))).await;
+        self.emit.emit(Out::Abort).await;
+    }
+
+    fn describe(&self, candidate: usize, upstream: &Upstream, cut: &Cut) -> (String, Option<Verdict>) {
+        let judged = |evidence: &Evidence<'_>| Some(self.classify(candidate, evidence));
+        match cut {
+            Cut::Evidence(fault) => (
+                "the provider reported an error".to_owned(),
+                judged(&Evidence::Fault { fault, headers: &upstream.headers }),
+            ),
+            Cut::Transport => ("the provider's connection broke".to_owned(), None),
+            Cut::Truncated => ("the provider ended its stream without its end marker".to_owned(), None),
+            Cut::Framing => ("the provider sent an event over the size limit".to_owned(), None),
+            Cut::Idle(idle) => (format!("the provider sent nothing for {} ms", idle.as_millis()), None),
+            Cut::Total(total) => (format!("the stream took longer than {} ms", total.as_millis()), None),
+            Cut::Stopped => ("stopped".to_owned(), None),
+        }
+    }
+
+    fn note_usage(&self, upstream: &Upstream) {
+        let (usage, after) = (upstream.reader.usage(), upstream.events);
+        let finish = upstream.reader.finish_reason().map(str::to_owned);
+        self.job.operation.update(|known| {
+            known.usage = usage;
+            known.after = after;
+            known.finish_reason = finish;
+        });
+    }
+
+    fn accepted_in_silence(&self, upstream: &Upstream) {
+        self.note_usage(upstream);
+        self.job.operation.update(|known| {
+            if let Some(attempt) = known.attempts.last_mut() {
+                attempt.outcome = Some("accepted");
+            }
+        });
+    }
+
+    fn completed(&self, upstream: &Upstream) {
+        self.note_usage(upstream);
+        self.ended(State::Completed, "", None, vec!["none"]);
+    }
+}
+
+/// What one block is to the boundary; `Err` is the provider's own error event.
+fn input_of(upstream: &mut Upstream, block: &SseBlock) -> Result<Input, Fault> {
+    match block.kind {
+        BlockKind::Comment => Ok(Input::Comment),
+        BlockKind::NoData => Ok(Input::NoData(block.raw.len())),
+        BlockKind::Event => {
+            let reading = upstream.reader.read(block.event_name(), &block.data());
+            if let Some(fault) = reading.fault {
+                return Err(fault); // Replaced by the relay's own frame, so not counted.
+            }
+            upstream.events += 1;
+            upstream.acted |= matches!(reading.show, Show::Effect { may_act: true });
+            Ok(Input::Event(reading.show, block.raw.len()))
+        }
+    }
+}
+
+/// A missing content type is given the benefit of the doubt; any other than SSE is not.
+fn is_event_stream(headers: &HeaderMap) -> bool {
+    headers.get(CONTENT_TYPE).is_none_or(|value| {
+        value
+            .as_bytes()
+            .get(.."text/event-stream".len())
+            .is_some_and(|head| head.eq_ignore_ascii_case(b"text/event-stream"))
+    })
+}
+
+/// The next data of a body; trailers are skipped.
+async fn next_chunk(body: &mut Incoming) -> Option<Result<Bytes, hyper::Error>> {
+    loop {
+        match body.frame().await? {
+            Ok(frame) => {
+                if let Ok(data) = frame.into_data() {
+                    return Some(Ok(data));
+                }
+            }
+            Err(error) => return Some(Err(error)),
+        }
+    }
+}
+
+/// A body read whole, within a bound.
+pub(super) struct ReadBody {
+    pub(super) bytes: Bytes,
+    /// It broke off; `bytes` is what came.
+    pub(super) broken: bool,
+    /// It is longer than the bound; `bytes` is its beginning.
+    pub(super) over: bool,
+}
+
+/// Reads a body up to `max` bytes.
+pub(super) async fn read_bounded(mut body: Incoming, max: usize) -> ReadBody {
+    let mut bytes = bytes::BytesMut::new();
+    let (mut broken, mut over) = (false, false);
+    while let Some(read) = next_chunk(&mut body).await {
+        let Ok(chunk) = read else {
+            broken = true;
+            break;
+        };
+        let room = max - bytes.len();
+        over = chunk.len() > room;
+        bytes.extend_from_slice(chunk.get(..room).unwrap_or(&chunk));
+        if over {
+            break;
+        }
+    }
+    ReadBody { bytes: bytes.freeze(), broken, over }
+}
+
+/// What a wait after the boundary gave.
+enum Read {
+    Chunk(Bytes),
+    Ended,
+    Broken,
+    Silent,
+    TotalOver,
+    Stopped,
+}
+
+/// The waits of a committed stream, made once and not once an event: one idle timer that is re-armed only when it fires.
+struct Waits {
+    stopped: std::pin::Pin<Box<tokio_util::sync::WaitForCancellationFutureOwned>>,
+    total: Option<std::pin::Pin<Box<tokio::time::Sleep>>>,
+    idle: std::pin::Pin<Box<tokio::time::Sleep>>,
+}
+
+impl Waits {
+    fn new(stop: tokio_util::sync::CancellationToken, total: Option<(Instant, Duration)>) -> Self {
+        Self {
+            stopped: Box::pin(stop.cancelled_owned()),
+            total: total.map(|(at, _)| Box::pin(sleep_until(at))),
+            idle: Box::pin(sleep_until(Instant::now())),
+        }
+    }
+
+    /// Waits for data, at most `silence`. Data that is there wins over any timer: a reader that was away longer than
+    /// `silence` must not find its stream cut.
+    async fn chunk(&mut self, body: &mut Incoming, silence: Duration) -> Read {
+        let mut body = pin!(body);
+        let mut deadline = None;
+        std::future::poll_fn(|cx| {
+            if self.stopped.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(Read::Stopped);
+            }
+            if self.total.as_mut().is_some_and(|total| total.as_mut().poll(cx).is_ready()) {
+                return Poll::Ready(Read::TotalOver);
+            }
+            loop {
+                match body.as_mut().poll_frame(cx) {
+                    Poll::Ready(None) => return Poll::Ready(Read::Ended),
+                    Poll::Ready(Some(Err(_))) => return Poll::Ready(Read::Broken),
+                    Poll::Ready(Some(Ok(frame))) => {
+                        if let Ok(data) = frame.into_data() {
+                            return Poll::Ready(Read::Chunk(data));
+                        }
+                    }
+                    Poll::Pending => break,
+                }
+            }
+            let deadline = *deadline.get_or_insert_with(|| Instant::now() + silence);
+            // The armed moment may belong to an earlier event, or (after the end was seen) be later than this one's.
+            if self.idle.deadline() > deadline {
+                self.idle.as_mut().reset(deadline);
+            }
+            while self.idle.as_mut().poll(cx).is_ready() {
+                if Instant::now() >= deadline {
+                    return Poll::Ready(Read::Silent);
+                }
+                self.idle.as_mut().reset(deadline);
+            }
+            Poll::Pending
+        })
+        .await
+    }
+}
