@@ -225,7 +225,7 @@ fn retry_wait(s: &Situation<'_>, index: usize) -> Duration {
         None => {
             // Each candidate draws its own share of the random number, so that their order is random too.
             let random = s.random.rotate_left(u32::try_from(index % 64).unwrap_or(0));
-            backoff::full_jitter(tried.attempts.saturating_sub(1), random, backoff::BASE, backoff::CAP)
+            backoff::full_jitter(tried.attempts.saturating_sub(1), random, backoff::BACKOFF_BASE, backoff::BACKOFF_CAP)
         }
     }
 }

@@ -6,7 +6,9 @@
 //! A further subcommand is a file here, a variant of [`Command`] and an arm of [`run`].
 
 pub mod check;
+pub mod demo;
 pub mod init;
+pub mod mock;
 pub mod serve;
 
 use std::io::Write as _;
@@ -36,6 +38,11 @@ pub enum Command {
     Check(check::CheckArgs),
     /// Run the relay
     Serve(serve::ServeArgs),
+    /// Play the main scenes on loopback: no config, no keys, no network
+    Demo(demo::DemoArgs),
+    // No doc comment: one would replace the long help of its arguments.
+    #[allow(missing_docs, reason = "see above")]
+    Mock(mock::MockArgs),
 }
 
 /// Runs the command.
@@ -44,6 +51,8 @@ pub async fn run(cli: Cli) -> ExitCode {
         Command::Init(args) => init::run(&args, UnixMillis::now(), &mut std::io::stdout(), &mut std::io::stderr()),
         Command::Check(args) => check::run(&args, &environment, UnixMillis::now(), &mut std::io::stdout()),
         Command::Serve(args) => serve::run(args).await,
+        Command::Demo(args) => demo::run(args).await,
+        Command::Mock(args) => mock::run(args).await,
     }
 }
 

@@ -21,13 +21,23 @@ pub struct ServeArgs {
 
 /// Loads the config and serves until it is told to stop.
 pub async fn run(args: ServeArgs) -> ExitCode {
-    let _loaded = match load(&args) {
+    let loaded = match load(&args) {
         Ok(loaded) => loaded,
         Err(code) => return code,
     };
-    // The one call site of the relay: `crate::serve::run(loaded.settings).await` (the lead's).
-    eprintln!("rubicon serve: this build holds no relay; the config was checked and nothing is listening");
-    ExitCode::FAILURE
+    crate::telemetry::init(&loaded.settings.log);
+    if loaded.settings.clients.is_empty() {
+        eprintln!("rubicon serve: no [[client]] is configured: loopback only, no key is asked for");
+    }
+    eprintln!("rubicon serve: no [[operator]] in this build: the admin side is off");
+    let started = |address| eprintln!("rubicon serve: listening on http://{address}");
+    match crate::serve::run::run(loaded.settings, started).await {
+        Ok(_) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("rubicon serve: {error}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 /// The config, or the exit code after its problems were printed.

@@ -199,7 +199,10 @@ fn describe(lines: &mut String, seen: &Seen, took: u128, calls: (u64, u64), know
         (Ended::Clean, _) => "as a JSON error",
     };
     let recovery = if seen.recovery.is_empty() { "-" } else { &seen.recovery };
-    line(format!("client saw   HTTP {} {how}, after {took} ms (attempts {}, recovery {recovery})", seen.status, seen.attempts));
+    line(format!(
+        "client saw   HTTP {} {how}, after {took} ms (attempts {}, recovery {recovery})",
+        seen.status, seen.attempts
+    ));
     if !seen.text.is_empty() {
         line(format!("             text: {:?}", seen.text));
     }

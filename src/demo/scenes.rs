@@ -188,7 +188,10 @@ fn half_text() -> Answer {
 }
 
 fn overloaded() -> Answer {
-    Answer::json_error(503, json!({ "error": { "message": "The engine is overloaded.", "type": "server_error", "code": "overloaded" } }))
+    Answer::json_error(
+        503,
+        json!({ "error": { "message": "The engine is overloaded.", "type": "server_error", "code": "overloaded" } }),
+    )
 }
 
 fn server_error() -> crate::mock::Step {

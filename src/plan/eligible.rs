@@ -109,7 +109,7 @@ fn switched_off(q: &Question<'_>) -> Option<Refusal> {
 }
 
 fn live(until: Option<UnixMillis>, now: UnixMillis) -> bool {
-    until.is_none_or(|until| now < until)
+    until.is_none_or(|until| now <= until)
 }
 
 fn approvals_of<'a>(q: &Question<'a>) -> impl Iterator<Item = &'a Approval> {
@@ -148,7 +148,8 @@ fn place(q: &Question<'_>) -> Vec<Refusal> {
     // Recovery over a public network needs an approval that says so (SPEC section 3).
     let public_approved =
         || approvals_of(q).any(|approval| live(approval.until, q.now) && approval.network == Some(Network::Public));
-    let misplaced = requires.network.is_some_and(|required| provider.network != Some(required));
+    // A required public network restricts nothing; a private one must be stated.
+    let misplaced = requires.network == Some(Network::Private) && provider.network != Some(Network::Private);
     if misplaced || (provider.network == Some(Network::Public) && !public_approved()) {
         reasons.push(Refusal::Network);
     }

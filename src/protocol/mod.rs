@@ -1,15 +1,12 @@
 //! Frames to meaning: one folder a dialect, the same files in each (`request.rs` what the request asks for and how it is
-//! edited in place, `stream.rs` events to [`Reading`]s, `fault.rs` error objects, `usage.rs` token counts, `table.rs` the
+//! edited in place, `stream.rs` events to [`signal::Reading`]s, `fault.rs` error objects, `usage.rs` token counts, `table.rs` the
 //! first-visible-output rows, `reply.rs` errors and keep-alives in that dialect). A further dialect is a folder and an
 //! arm in [`Dialect`]'s methods.
 
 pub mod anthropic_messages;
 pub mod chat_completions;
 pub mod json_object;
-<<<<<<< HEAD
 pub mod json_walk;
-=======
->>>>>>> h-anth
 pub mod request;
 pub mod signal;
 

@@ -222,6 +222,10 @@ impl Run {
                 let before = self.boundary.phase();
                 match self.boundary.take(input) {
                     Effect::Hold => held.push(block.raw),
+                    // The second half of a CRLF that two reads tore apart belongs to the block before it.
+                    Effect::Drop if block.is_lone_lf() && held.last().is_some_and(|last| last.ends_with(b"\r")) => {
+                        held.push(block.raw);
+                    }
                     Effect::Commit(why) => {
                         self.committed(candidate, why, began.elapsed());
                         held.push(block.raw);

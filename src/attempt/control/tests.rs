@@ -288,7 +288,7 @@ fn retries_back_off_with_full_jitter() {
     for attempts in 1..5 {
         case.tried[0].attempts = attempts;
         let Next::Attempt { candidate: 0, wait } = case.decide() else { panic!() };
-        assert!(wait <= backoff::CAP);
+        assert!(wait <= backoff::BACKOFF_CAP);
         longest = longest.max(wait);
     }
     assert!(longest > Duration::ZERO);

@@ -15,11 +15,20 @@ use super::{no_doubles, resolves};
 /// A day less one millisecond: from a day's start to its end.
 const TO_END_OF_DAY_MS: u64 = 86_400_000 - 1;
 
-/// The dialects whose endpoints a kind has, as [`super::url`] builds addresses.
-fn spoken(kind: ProviderKind) -> &'static [Dialect] {
+/// The dialects a kind may be declared to speak. Gateways that speak Chat Completions often serve Messages beside it, and
+/// Anthropic serves Chat Completions beside Messages; OpenAI itself serves one.
+fn speakable(kind: ProviderKind) -> &'static [Dialect] {
     match kind {
-        ProviderKind::OpenAi | ProviderKind::OpenAiCompatible => &[Dialect::ChatCompletions],
-        ProviderKind::Anthropic => &[Dialect::AnthropicMessages],
+        ProviderKind::OpenAi => &[Dialect::ChatCompletions],
+        ProviderKind::OpenAiCompatible | ProviderKind::Anthropic => &Dialect::ALL,
+    }
+}
+
+/// What a route speaks that says nothing: its kind's native dialect.
+fn native(kind: ProviderKind) -> Dialect {
+    match kind {
+        ProviderKind::OpenAi | ProviderKind::OpenAiCompatible => Dialect::ChatCompletions,
+        ProviderKind::Anthropic => Dialect::AnthropicMessages,
     }
 }
 
@@ -72,8 +81,8 @@ fn one(
 }
 
 fn dialects(node: &Node, provider: &ProviderSettings, problems: &mut Problems<'_>) -> Vec<Dialect> {
-    let spoken = spoken(provider.kind);
-    let Some(items) = node.items("dialects") else { return spoken.to_vec() };
+    let spoken = speakable(provider.kind);
+    let Some(items) = node.items("dialects") else { return vec![native(provider.kind)] };
     let key = node.key_of("dialects");
     no_doubles(items, &key, problems);
     if items.is_empty() {
