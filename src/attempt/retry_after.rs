@@ -196,6 +196,8 @@ mod tests {
     /// 2026-03-03T11:55:00Z.
     const NOW: UnixMillis = UnixMillis(1_772_538_900_000);
 
+    type Pairs = &'static [(&'static str, &'static str)];
+
     fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
         pairs.iter().map(|(k, v)| (HeaderName::from_static(k), HeaderValue::from_str(v).unwrap())).collect()
     }
@@ -241,14 +243,14 @@ mod tests {
         for (name, value, want) in rows {
             assert_eq!(wait_hint(&headers(&[(name, value)]), b"", NOW), *want, "{name}: {value}");
         }
-        let long = "1".to_owned() + &".0".repeat(1) + &"0".repeat(VALUE_BYTES_MAX);
+        let long = format!("1.{}", "0".repeat(VALUE_BYTES_MAX));
         assert_eq!(wait_hint(&headers(&[("retry-after", &long)]), b"", NOW), None);
     }
 
     #[test]
     fn order_and_invalid_ones_do_not_exist() {
         let info = br#"{"error":{"details":[{"retryDelay":"9s"}]}}"#;
-        let rows: &[(&[(&'static str, &str)], &[u8], Option<Duration>)] = &[
+        let rows: &[(Pairs, &[u8], Option<Duration>)] = &[
             (&[("retry-after", "20"), ("retry-after-ms", "19000")], info, ms(19_000)),
             (&[("retry-after", "1"), ("retry-after-ms", "0")], info, ms(0)),
             (&[("retry-after", "20"), ("retry-after-ms", "-1")], info, ms(20_000)),
@@ -315,7 +317,7 @@ mod tests {
 
     #[test]
     fn which_reset_header_counts() {
-        let rows: &[(&str, &[(&'static str, &str)], Option<Duration>)] = &[
+        let rows: &[(&str, Pairs, Option<Duration>)] = &[
             (
                 "the one that is used up, not the longer one",
                 &[

@@ -427,6 +427,11 @@ const EXAMPLES: &[(u16, &str, Class)] = &[
     ),
     (500, r#"{"error":{"message":"x"}}"#, ProviderServerError),
     (429, "Too Many Requests", Ambiguous429),
+    (
+        200,
+        r#"{"error":{"message":"The server had an error, please try again, 3 per minute, billing","type":"server_error"}}"#,
+        ProviderServerError,
+    ),
 ];
 
 /// The one example that needs a header.
@@ -471,6 +476,10 @@ fn every_row_decides_an_example() {
 
 #[test]
 fn rows_are_well_formed() {
+    assert_eq!(rules::all().count(), TABLES.iter().map(|table| table.len()).sum::<usize>());
+    for rule in rules::all() {
+        assert!(!rule.words.is_empty() && !rule.status.is_empty() && rule.source.len() >= 8, "{rule:?}");
+    }
     for row in TABLES.iter().copied().flatten() {
         assert!(!row.all.is_empty() && row.source.len() >= 8, "{row:?}");
         for word in row.all {

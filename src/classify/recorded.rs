@@ -294,3 +294,18 @@ fn messages_pass_as_sent() {
         assert!(said.message.as_deref().is_some_and(|said| said.starts_with(message)), "{name}: {said:?}");
     }
 }
+
+/// Masking must not eat what is no key: of all recorded messages these alone change.
+#[test]
+fn masking_leaves_recorded_messages_alone() {
+    let Some(folder) = folder() else { return };
+    let masked: Vec<&str> = ROWS
+        .iter()
+        .map(|row| row.0)
+        .filter(|name| {
+            let (_, headers, body) = read(&folder.join(format!("errors/{name}-01.http")));
+            Words::of_body(&headers, &body).said.message.is_some_and(|said| said.contains(super::mask::MASK))
+        })
+        .collect();
+    assert_eq!(masked, ["cohere-401", "openai-401-invalid-key"]);
+}

@@ -28,6 +28,9 @@ pub(super) enum On {
     Any,
     /// These.
     Only(&'static [u16]),
+    /// These, and said by the status itself: for words so common that in a stream, without a status, they prove nothing
+    /// ("an error occurred, please try again").
+    Exactly(&'static [u16]),
     /// 4xx without 429: the request's or the account's fault.
     Client,
     /// 4xx without those that say by themselves what they are (401, 402, 403, 429): a general type adds nothing there.
@@ -42,10 +45,10 @@ pub(super) enum On {
 
 impl On {
     fn fits(self, status: Option<u16>) -> bool {
-        let Some(status) = status else { return true };
+        let Some(status) = status else { return !matches!(self, Self::Exactly(_)) };
         match self {
             Self::Any => true,
-            Self::Only(list) => list.contains(&status),
+            Self::Only(list) | Self::Exactly(list) => list.contains(&status),
             Self::Client => (400..500).contains(&status) && status != 429,
             Self::Vague => (400..500).contains(&status) && !matches!(status, 401..=403 | 429),
             Self::NotThrottle => status != 429,
@@ -90,6 +93,7 @@ impl Row {
 }
 
 const THROTTLE: On = On::Only(&[429]);
+const EXACTLY_429: On = On::Exactly(&[429]);
 
 /// Money: words that leave no doubt, under any status.
 static QUOTA: &[Row] = &[
@@ -174,9 +178,9 @@ static THROTTLES: &[Row] = &[
     ),
     row(&[Text("perminute")], THROTTLE, RateLimited, "gemini-429-retry-info (quotaId)"),
     row(&[Text("per_minute")], THROTTLE, RateLimited, "Vertex: felixbinder/introspection_self_prediction#66"),
-    row(&[Text("per minute")], THROTTLE, RateLimited, "anthropic-429-input-tokens, groq-429-tpm"),
+    row(&[Text("per minute")], EXACTLY_429, RateLimited, "anthropic-429-input-tokens, groq-429-tpm"),
     row(&[Text("per min (")], THROTTLE, RateLimited, "openai-429-rpm"),
-    row(&[Text("per second")], THROTTLE, RateLimited, "cerebras-429 (code request_quota_exceeded)"),
+    row(&[Text("per second")], EXACTLY_429, RateLimited, "cerebras-429 (code request_quota_exceeded)"),
     row(
         &[Text("free-models-per-day")],
         THROTTLE,
@@ -200,11 +204,11 @@ static THROTTLES: &[Row] = &[
     row(&[Text("billing")], MONEY, QuotaExhausted, "SPEC section 6: a word of billing; replicate-402-billing"),
     row(&[Text("credits")], MONEY, QuotaExhausted, "SPEC section 6: a word of credits"),
     row(&[Text("spend limit")], MONEY, QuotaExhausted, "SPEC section 6: a word of a spending limit"),
-    row(&[Text("monthly")], THROTTLE, QuotaExhausted, "SPEC section 6: a month's limit is a quota, no rate"),
+    row(&[Text("monthly")], EXACTLY_429, QuotaExhausted, "SPEC section 6: a month's limit is a quota, no rate"),
 ];
 
 /// Where a bare word of money is about the account. Elsewhere it may be quoted from the request (a tool named `get_billing`).
-const MONEY: On = On::Only(&[402, 403, 429]);
+const MONEY: On = On::Exactly(&[402, 403, 429]);
 
 /// The provider will not answer this.
 static REFUSALS: &[Row] = &[
@@ -427,9 +431,14 @@ static OVERLOADS: &[Row] = &[
 
 /// The general words, last: they only help where the status does not say (in streams, odd statuses).
 static GENERAL: &[Row] = &[
-    row(&[Text("try again")], THROTTLE, RateLimited, "gemini-429-no-details: temporary by its own words"),
-    row(&[Text("please wait")], THROTTLE, RateLimited, "bedrock-429-throttling (message)"),
-    row(&[Text("retry shortly")], THROTTLE, RateLimited, "openrouter-429-free-tier, openrouter-429-provider (message)"),
+    row(&[Text("try again")], EXACTLY_429, RateLimited, "gemini-429-no-details: temporary by its own words"),
+    row(&[Text("please wait")], EXACTLY_429, RateLimited, "bedrock-429-throttling (message)"),
+    row(
+        &[Text("retry shortly")],
+        EXACTLY_429,
+        RateLimited,
+        "openrouter-429-free-tier, openrouter-429-provider (message)",
+    ),
     row(
         &[Text("upstream connect error")],
         On::Server,
@@ -472,6 +481,40 @@ static GENERAL: &[Row] = &[
     row(&[Code("validation")], On::Vague, InvalidRequest, "chat-completions/tgi-error-first (error_type)"),
     row(&[Code("not_found_error")], On::Vague, InvalidRequest, "STREAMS 1.5: another thing than a model is missing"),
 ];
+
+/// One rule in words, for the documentation that is printed from the tables.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// What must have been said: codes as they are, texts in quotes.
+    pub words: String,
+    /// Under which status, in words.
+    pub status: String,
+    /// Then it is this.
+    pub class: Class,
+    /// Where it was seen.
+    pub source: &'static str,
+}
+
+/// Every rule in the order in which they are asked.
+pub fn all() -> impl Iterator<Item = Rule> {
+    TABLES.iter().copied().flatten().map(|row| {
+        let words = row.all.iter().map(|word| match word {
+            Code(code) => (*code).to_owned(),
+            Text(text) => format!("\"{text}\""),
+        });
+        let status = match row.on {
+            On::Any => "any".to_owned(),
+            On::Only(list) => format!("{list:?} or in a stream"),
+            On::Exactly(list) => format!("{list:?}"),
+            On::Client => "4xx but 429, or in a stream".to_owned(),
+            On::Vague => "4xx but 401, 402, 403, 429, or in a stream".to_owned(),
+            On::NotThrottle => "any but 429".to_owned(),
+            On::Busy => "429, 498, 5xx, or in a stream".to_owned(),
+            On::Server => "424, 5xx, or in a stream".to_owned(),
+        };
+        Rule { words: words.collect::<Vec<_>>().join(" and "), status, class: row.class, source: row.source }
+    })
+}
 
 /// The tables in the order in which they are asked.
 pub(super) static TABLES: &[&[Row]] =

@@ -16,14 +16,14 @@ use crate::protocol::signal::Fault;
 
 /// Bytes of a message that pass on. A provider's message is a few sentences; the longest recorded one (a list of models)
 /// has 900 bytes. Cut at a character.
-pub const MESSAGE_BYTES_MAX: usize = 2_000;
+pub(super) const MESSAGE_BYTES_MAX: usize = 2_000;
 
 /// Bytes of a type, code or param that pass on.
-pub const NAME_BYTES_MAX: usize = 200;
+pub(super) const NAME_BYTES_MAX: usize = 200;
 
 /// Characters of a body that is not JSON that pass on as message and, for HTML, are looked at at all: a page's title and
 /// heading say what happened, the rest is navigation.
-pub const PLAIN_CHARS_MAX: usize = 200;
+pub(super) const PLAIN_CHARS_MAX: usize = 200;
 
 /// Bytes of text that the rules look at; later text is not looked at. Eight messages of the longest kind.
 const TEXT_BYTES_MAX: usize = 16 * 1024;
@@ -266,7 +266,7 @@ fn message(text: &str) -> Option<String> {
 
 /// The longest beginning of at most `max` bytes that ends at a character.
 fn clip(text: &str, max: usize) -> &str {
-    text.get(..text.floor_char_boundary(max)).unwrap_or(text)
+    (max.saturating_sub(3)..=max).rev().find_map(|end| text.get(..end)).unwrap_or(text)
 }
 
 /// The text of a page: tags, scripts and styles left out, white space folded. One pass.
@@ -282,8 +282,7 @@ fn without_tags(page: &str) -> String {
             out.push(' ');
         }
         // No further than the longest name that matters: looking for the end of every `<` would be quadratic.
-        let tag = after.get(..after.floor_char_boundary(TAG_BYTES)).unwrap_or_default();
-        let tag = tag.split(|c: char| c.is_whitespace() || c == '>').next().unwrap_or_default();
+        let tag = clip(after, TAG_BYTES).split(|c: char| c.is_whitespace() || c == '>').next().unwrap_or_default();
         match silent {
             Some(closing) if tag.eq_ignore_ascii_case(closing) => silent = None,
             Some(_) => {
