@@ -1,4 +1,48 @@
-//! Rubicon: a streaming-aware relay between applications and LLM providers. (Code map to come.)
+//! Rubicon: a streaming-aware relay between applications and LLM providers.
+//!
+//! # Code map
+//!
+//! In reading order. `client bytes → Contract → Plan → attempt → block → Reading → Effect → client bytes`, and on trouble
+//! `failure → Class → Next → attempt`. *Pure* rooms name no runtime, socket, file, clock or random source (`tests/tidy.rs`
+//! holds them to it); time and randomness are arguments.
+//!
+//! | room | what it is | pure |
+//! | --- | --- | --- |
+//! | [`relay`] | drives one client request; the only room that sees all the others | |
+//! | [`contract`] | what a request demands: body facts, headers, the tightened envelope | yes |
+//! | [`plan`] | which routes may serve it, in what order, and why not the others | yes |
+//! | [`attempt`] | what next? attempts, time, added latency, cost; retry, fail over or stop | yes |
+//! | [`upstream`] | the only HTTP client of the relay | |
+//! | [`wire`] | bytes to SSE blocks and back; bounded; knows no provider | yes |
+//! | [`protocol`] | blocks to meaning, a folder a dialect; *the* definition of "visible" | yes |
+//! | [`classify`] | one class for each failure | yes |
+//! | [`boundary`] | may we still change our mind? the state machine and its hold | yes |
+//! | [`reply`] | what a caller is told, printed by each dialect in its own shape | yes |
+//! | [`config`] | the file, all its problems, the checked settings | |
+//! | [`serve`] | composition root: listener, connections, numbered shutdown | |
+//! | [`cli`], [`demo`], [`mock`] | subcommands, the demo's scenes, the scripted provider | |
+//! | [`telemetry`], [`ids`], [`clock`] | log lines, names, time | |
+//!
+//! # Invariants
+//!
+//! 1. The bytes of one attempt, and of one only, reach a client ([`boundary`]: the phase never goes back).
+//! 2. A stream ends cleanly only after the provider's own end ([`protocol::signal::Ending`]); any other end is an error frame,
+//!    on the wire before the abort ([`relay::transport`]).
+//! 3. One controller decides about every further attempt ([`attempt::control`]); the HTTP client never resends by itself ([`upstream`]).
+//! 4. What is not known is visible ([`protocol::signal`]).
+//! 5. Every buffer, queue, wait and table has a named bound and says what happens at it.
+//!
+//! # Where this differs from DESIGN.md, and why
+//!
+//! - *The driver is one `async fn` behind the response body* ([`relay::emit`]) and not a hand-written state machine of its own: the
+//!   pure decisions are in `boundary` and `control`, and what is left reads top to bottom. It is still polled by hyper's side of the
+//!   client, so there is no task and no channel per event.
+//! - *`protocol::signal::Reading`* (what it shows, and a fault) replaces the flat `Signal`: one chunk may show text, carry usage and
+//!   finish at once; usage and end are asked of the reader.
+//! - *hyper-util's client* stands in for reqwest on the attempt path ([`upstream`]): it can be made to prove "no hidden resend" and
+//!   whether any byte was sent. reqwest is the tests' client.
+//! - *`gate/`, `accept/`, `transcript/`, `tool/`, `queue/`, `admin/`* come with the capabilities that need them; a key of theirs is refused as
+//!   `not_built_yet`.
 
 pub mod attempt;
 pub mod boundary;

@@ -116,6 +116,7 @@ impl Scene {
                 .step(anthropic::input_delta(0, "{\"order\":"))
                 .step(anthropic::input_delta(0, "\"A-1042\"}"))
                 .step(anthropic::block_stop(0))
+                .delay_ms(100)
                 .abort_rst(),
             Self::Quota if broken => overloaded(),
             Self::Quota => Answer::json_error(

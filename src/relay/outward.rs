@@ -112,7 +112,7 @@ pub fn refused(facts: &Facts<'_>, stop: Stop, class: Class, verdict: Option<&Ver
     let message = format!(
         "No answer could be had from a provider ({}{}); nothing was shown. {}",
         class_name(class),
-        if stop == Stop::Blocked { String::new() } else { format!(", {}", stop.name()) },
+        if reason == class_name(class) { String::new() } else { format!(", {reason}") },
         advice(class),
     );
     Outward {
@@ -137,9 +137,12 @@ fn advice(class: Class) -> &'static str {
     }
 }
 
-/// The provider refused the request itself: its status, message, type, code and param pass unchanged.
+/// The provider refused the request itself: its status, message, type, code and param pass unchanged. A status that SDKs
+/// answer with retries of their own (a 429 that says "this request alone is too large") becomes 400: the AI SDK looks at
+/// nothing else (STREAMS.md 2.4). `provider_status` tells the original.
 fn rejected(facts: &Facts<'_>, class: Class, said: &Said, provider_status: Option<u16>) -> Outward {
-    let status = provider_status.filter(|status| (400..500).contains(status)).unwrap_or(400);
+    let passes = |status: &u16| (400..500).contains(status) && !matches!(status, 408 | 409 | 425 | 429);
+    let status = provider_status.filter(passes).unwrap_or(400);
     let mut rubicon = member(facts, Status::Rejected, class_name(class), Some(class));
     rubicon.provider_status = provider_status;
     rubicon.provider_error = provider_error(said);
