@@ -406,6 +406,9 @@ impl Run {
                 attempt.provider_status = verdict.provider_status;
             }
         });
+        if verdict.alarm {
+            tracing::error!(route = %route.name, "ALARM: the provider's certificate is not acceptable");
+        }
         tracing::info!(
             operation = %self.job.operation.id, workflow = %self.job.workflow.name, route = %route.name,
             attempt = self.budget.attempts, class = outward::class_name(verdict.class),

@@ -80,6 +80,12 @@ pub struct BoundaryView {
 pub struct View {
     /// The id.
     pub operation_id: OperationId,
+    /// The interrupted operation that this one replaces.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub restart_of: Option<OperationId>,
+    /// The operation that replaces this one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub restarted_as: Option<OperationId>,
     /// The state.
     pub state: State,
     /// What may be done now.
