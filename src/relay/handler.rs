@@ -325,7 +325,6 @@ fn fingerprint(endpoint: Endpoint, workflow: &WorkflowSettings, body: &Bytes) ->
     *hasher.finalize().as_bytes()
 }
 
-#[allow(clippy::too_many_arguments, reason = "each is a fact of the request, used once")]
 fn register(
     app: &App,
     caller: &Caller,
