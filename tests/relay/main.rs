@@ -2,5 +2,9 @@
 //! One binary, so that the workspace links once.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 
+mod bytes;
+mod cuts;
 mod harness;
+mod lockstep;
 mod smoke;
+mod streams;
