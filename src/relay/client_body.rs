@@ -10,7 +10,7 @@ use http_body::{Body, Frame};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::emit::{Driven, Out};
-use super::transport::{InRequest, Transport};
+use super::transport::{InRequest, Transport, last_words};
 
 /// The body's only error: the stream is cut on purpose, so that no client takes it for whole.
 #[derive(Debug, thiserror::Error)]
@@ -20,8 +20,7 @@ pub struct Aborted;
 /// A driven response body.
 pub struct ClientBody {
     driven: Driven,
-    transport: Option<Transport>,
-    flushes: u64,
+    transport: Transport,
     aborting: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     ended: bool,
     /// Freed with the body: at the last byte, not at the head (FIELD_CASES F89).
@@ -43,7 +42,8 @@ impl ClientBody {
         permit: Option<OwnedSemaphorePermit>,
         in_request: Option<InRequest>,
     ) -> Self {
-        Self { driven, transport, flushes: 0, aborting: None, ended: false, _permit: permit, _in_request: in_request }
+        let transport = transport.unwrap_or_default();
+        Self { driven, transport, aborting: None, ended: false, _permit: permit, _in_request: in_request }
     }
 }
 
@@ -63,18 +63,11 @@ impl Body for ClientBody {
             }
             match std::task::ready!(self.driven.poll_next(cx)) {
                 Some(Out::Data(data)) if data.is_empty() => {}
-                Some(Out::Data(data)) => {
-                    if let Some(transport) = &self.transport {
-                        self.flushes = transport.flushes();
-                    }
-                    return Poll::Ready(Some(Ok(Frame::data(data))));
-                }
-                Some(Out::Abort) => {
-                    let flushes = self.flushes;
-                    self.aborting = match &self.transport {
-                        Some(transport) => Some(Box::pin(transport.clone().drained(flushes))),
-                        None => Some(Box::pin(std::future::ready(()))),
-                    };
+                Some(Out::Data(data)) => return Poll::Ready(Some(Ok(Frame::data(data)))),
+                Some(Out::Abort(frame)) => {
+                    let (frame, said) = last_words(frame);
+                    self.aborting = Some(Box::pin(self.transport.clone().drained(said)));
+                    return Poll::Ready(Some(Ok(Frame::data(frame))));
                 }
                 // A second head can't be sent; the driver makes one only.
                 Some(Out::Head(_)) => {}

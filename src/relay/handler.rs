@@ -386,7 +386,7 @@ async fn first_head(driven: &mut Driven) -> Option<Head> {
     loop {
         match driven.next().await? {
             Out::Head(head) => return Some(head),
-            Out::Data(_) | Out::Abort => {}
+            Out::Data(_) | Out::Abort(_) => {}
         }
     }
 }

@@ -366,8 +366,7 @@ impl Run {
         }
         if self.boundary.phase() == Phase::HeadSent {
             failure.rubicon.would_be_status = Some(failure.status);
-            self.emit.emit(Out::Data(self.dialect.error_frame(&failure))).await;
-            return self.emit.emit(Out::Abort).await;
+            return self.emit.emit(Out::Abort(self.dialect.error_frame(&failure))).await;
         }
         self.emit.emit(Out::Head(head)).await;
         self.emit.emit(Out::Data(body)).await;

@@ -1,9 +1,14 @@
 //! The client's connection, as far as a response body must know it: has what I wrote left the process?
 //!
 //! hyper's HTTP/1 writer drops what it has buffered when a body ends in an error, and h2 drops a stream's queued data on a
-//! reset. So the error frame of an interruption would be lost at random. [`ClientIo`] wraps each accepted socket and counts
-//! completed flushes (both writers flush the socket only when their own buffer is empty); [`Transport::drained`] waits for
-//! one. It also bounds what hyper leaves unbounded: a head that never ends, an idle connection, a peer that never reads.
+//! reset. So the error frame of an interruption would be lost at random. The frame is therefore handed over as [`LastWords`],
+//! whose memory tells when it is let go: HTTP/1 does that when the socket took the whole chunk, h2 when the frame stands
+//! in the connection's own buffer, which a reset no longer touches and comes after. Both keep a body's order, so all that
+//! was sent before is out too. (Counting the socket's flushes would not do: an HTTP/2 connection flushes for every other
+//! stream, while a slow reader's window keeps this one's data back.) [`Transport::drained`] waits for that.
+//!
+//! [`ClientIo`] wraps each accepted socket. It also bounds what hyper leaves unbounded: a head that never ends, an idle
+//! connection, a peer that never reads.
 
 use std::future::Future as _;
 use std::io;
@@ -13,9 +18,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::sync::Notify;
+use tokio::sync::oneshot;
 use tokio::time::{Sleep, sleep, sleep_until};
 use tokio_util::task::TaskTracker;
 
@@ -26,10 +32,6 @@ const DRAIN_STALL_MAX: Duration = Duration::from_secs(5);
 
 /// How long an abort waits in all, for a reader that takes a byte now and then.
 const DRAIN_MAX: Duration = Duration::from_secs(60);
-
-/// An HTTP/2 connection may be flushing other streams' data; after the flush that may have been another's, this much
-/// quiet says that ours is out too.
-const H2_QUIET: Duration = Duration::from_millis(50);
 
 /// A request head must be whole within this (SPEC Annex, Bounds).
 const HEAD_MAX: Duration = Duration::from_secs(30);
@@ -53,10 +55,8 @@ pub struct Transport(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
-    flushes: AtomicU64,
+    /// Bytes that the socket took.
     written: AtomicU64,
-    waiting: AtomicUsize,
-    progress: Notify,
     requests: AtomicUsize,
     seen: AtomicBool,
     h2: AtomicBool,
@@ -84,48 +84,47 @@ impl Transport {
         InRequest(self.clone())
     }
 
-    /// Completed flushes so far; take it when the frame is handed to hyper.
-    pub fn flushes(&self) -> u64 {
-        self.0.flushes.load(Ordering::Acquire)
-    }
-
-    /// Waits until what was handed to hyper when `flushes` was taken is on the wire, or the peer takes nothing any more.
-    pub async fn drained(self, flushes: u64) {
+    /// Waits until the last words are on their way, or the peer takes nothing any more.
+    pub async fn drained(self, mut said: Said) {
         self.0.linger.store(true, Ordering::Relaxed);
-        self.0.waiting.fetch_add(1, Ordering::Relaxed);
-        let result = tokio::time::timeout(DRAIN_MAX, self.wait(flushes)).await;
-        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
-        if result.is_err() {
+        let wait = async {
+            loop {
+                let written = self.0.written.load(Ordering::Relaxed);
+                // It ends in an error when the words are let go, which is what is waited for.
+                if tokio::time::timeout(DRAIN_STALL_MAX, &mut said.0).await.is_ok() {
+                    return true;
+                }
+                if self.0.written.load(Ordering::Relaxed) == written {
+                    return false;
+                }
+            }
+        };
+        if !matches!(tokio::time::timeout(DRAIN_MAX, wait).await, Ok(true)) {
             tracing::debug!("a client took too long to take its last frame");
         }
     }
+}
 
-    async fn wait(&self, flushes: u64) {
-        let h2 = self.0.h2.load(Ordering::Relaxed);
-        loop {
-            let progress = self.0.progress.notified();
-            let ticks = self.flushes().saturating_sub(flushes);
-            let patience = match (h2, ticks) {
-                (false, 1..) | (true, 2..) => return,
-                (true, 1) => H2_QUIET,
-                _ => DRAIN_STALL_MAX,
-            };
-            let written = self.0.written.load(Ordering::Relaxed);
-            let quiet = tokio::time::timeout(patience, progress).await.is_err();
-            // A wake-up may be missed between the reads above and the wait: only real quiet ends it.
-            let still =
-                self.0.written.load(Ordering::Relaxed) == written && self.flushes().saturating_sub(flushes) == ticks;
-            if quiet && still {
-                return;
-            }
-        }
-    }
+/// The last bytes of a body; their memory is let go when the connection no longer needs it.
+struct LastWords {
+    bytes: Bytes,
+    _let_go: oneshot::Sender<std::convert::Infallible>,
+}
 
-    fn note(&self) {
-        if self.0.waiting.load(Ordering::Relaxed) > 0 {
-            self.0.progress.notify_waiters();
-        }
+impl AsRef<[u8]> for LastWords {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
     }
+}
+
+/// Ends when the connection has let go of its [`last_words`].
+#[derive(Debug)]
+pub struct Said(oneshot::Receiver<std::convert::Infallible>);
+
+/// Bytes that can be waited for; they must be handed on as they are, never copied.
+pub fn last_words(bytes: Bytes) -> (Bytes, Said) {
+    let (let_go, said) = oneshot::channel();
+    (Bytes::from_owner(LastWords { bytes, _let_go: let_go }), Said(said))
 }
 
 /// An accepted socket.
@@ -192,7 +191,6 @@ impl ClientIo {
             Poll::Ready(Ok(count)) => {
                 self.writing = None;
                 self.transport.0.written.fetch_add(u64::try_from(count).unwrap_or(u64::MAX), Ordering::Relaxed);
-                self.transport.note();
                 Poll::Ready(Ok(count))
             }
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
@@ -246,13 +244,7 @@ impl AsyncWrite for ClientIo {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        let result = this.stream()?.poll_flush(cx);
-        if matches!(result, Poll::Ready(Ok(()))) {
-            this.transport.0.flushes.fetch_add(1, Ordering::Release);
-            this.transport.note();
-        }
-        result
+        self.get_mut().stream()?.poll_flush(cx)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -280,5 +272,52 @@ impl Drop for ClientIo {
             // Whatever comes of it, the socket is closed after this.
             let _ = tokio::time::timeout(LINGER_MAX, close).await;
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn words_are_waited_for_as_long_as_something_moves() {
+        let transport = Transport::default();
+        let (bytes, said) = last_words(Bytes::from_static(b"x"));
+        let began = Instant::now();
+        let moving = transport.clone();
+        let writer = tokio::spawn(async move {
+            for _ in 0..5 {
+                sleep(DRAIN_STALL_MAX - Duration::from_millis(1)).await;
+                moving.0.written.fetch_add(1, Ordering::Relaxed);
+            }
+            drop(bytes);
+        });
+        transport.drained(said).await;
+        assert!(writer.is_finished());
+        assert!(began.elapsed() > 4 * DRAIN_STALL_MAX);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_that_takes_nothing_is_given_up() {
+        let (_bytes, said) = last_words(Bytes::from_static(b"x"));
+        let began = Instant::now();
+        Transport::default().drained(said).await;
+        assert!(began.elapsed() >= DRAIN_STALL_MAX && began.elapsed() < 2 * DRAIN_STALL_MAX);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_that_takes_a_byte_now_and_then_is_given_up_too() {
+        let transport = Transport::default();
+        let (_bytes, said) = last_words(Bytes::from_static(b"x"));
+        let moving = transport.clone();
+        tokio::spawn(async move {
+            loop {
+                sleep(Duration::from_secs(1)).await;
+                moving.0.written.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        let began = Instant::now();
+        transport.drained(said).await;
+        assert!(began.elapsed() >= DRAIN_MAX && began.elapsed() < 2 * DRAIN_MAX);
     }
 }

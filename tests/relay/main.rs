@@ -2,8 +2,12 @@
 //! One binary, so that the workspace links once.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 
+mod bytes;
 mod child;
+mod cuts;
 mod harness;
 mod leaving;
+mod lockstep;
 mod raw;
 mod smoke;
+mod streams;
