@@ -26,7 +26,7 @@ use crate::reply::Outward;
 
 use super::app::{App, random_id};
 use super::auth::Caller;
-use super::client_body::{ClientBody, WholeBody};
+use super::client_body::{ClientBody, Limits, WholeBody};
 use super::emit::{Driven, Head, Out};
 use super::idempotency::{Claim, Claimed, Stored};
 use super::operation::{Job, error_headers, run};
@@ -166,11 +166,13 @@ async fn admit(app: Arc<App>, endpoint: Endpoint, request: Request<axum::body::B
         claim,
     };
     let sender = job.claim.as_ref().and_then(Claim::sender);
+    let until = job.contract.envelope.stream.map(|stream| admitted + stream);
+    let limits = Limits { stop: job.operation.stop.clone(), until };
     let driven = Driven::new(|emitter| run(job, emitter));
     match sender {
         // Others may join a keyed answer, so it must not depend on this one's connection.
         Some(sender) => detached(&app, driven, sender, permit).await,
-        None => Ok(respond(driven, transport, permit, in_request).await),
+        None => Ok(respond(&app, driven, transport, permit, in_request, limits).await),
     }
 }
 
@@ -366,16 +368,20 @@ fn register(
 
 /// Turns a driver into a response: its head when it comes, then the rest as the body.
 async fn respond(
+    app: &App,
     mut driven: Driven,
     transport: Option<Transport>,
     permit: OwnedSemaphorePermit,
     in_request: Option<InRequest>,
+    limits: Limits,
 ) -> Answer {
     let Some(head) = first_head(&mut driven).await else { return no_answer() };
     let streamed =
         head.headers.get(CONTENT_TYPE).is_some_and(|value| value.as_bytes().starts_with(b"text/event-stream"));
     let body = if streamed {
-        axum::body::Body::new(ClientBody::new(driven, transport, Some(permit), in_request))
+        let (body, watch) = ClientBody::new(driven, transport, permit, in_request, limits);
+        app.tasks.spawn(watch);
+        axum::body::Body::new(body)
     } else {
         axum::body::Body::new(WholeBody::new(rest(&mut driven).await, permit, in_request))
     };

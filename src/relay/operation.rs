@@ -113,13 +113,17 @@ pub async fn run(job: Job, emit: Emitter) {
         over: false,
     };
     run.drive().await;
-    run.over = true;
 }
 
 impl Drop for Run {
     fn drop(&mut self) {
-        if !self.over {
-            // The body was dropped: the client left, and everything this owned (the upstream too) goes with it.
+        // The body was dropped before its end: the client left, or took nothing any more while it was stopped. Everything this
+        // owned (the upstream too) goes with it.
+        if self.job.operation.was_stopped() {
+            self.ended(State::Stopped, "stopped", None, vec!["restart"]);
+        } else if self.job.operation.stop.is_cancelled() {
+            self.ended(State::Interrupted, "shutting_down", None, vec!["restart"]);
+        } else {
             self.ended(State::Interrupted, "client_gone", None, vec!["restart"]);
         }
     }
@@ -332,7 +336,14 @@ impl Run {
     }
 
     async fn refuse(&mut self, stop: Stop, class: Class, verdict: &Verdict) {
-        let failure = outward::refused(&self.facts(), stop, class, Some(verdict));
+        let mut failure = outward::refused(&self.facts(), stop, class, Some(verdict));
+        if failure.rubicon.retryable {
+            // The caller may come again as soon as the first of the routes is ready (FIELD_CASES F91).
+            let now = Instant::now();
+            let waits = self.tried.iter().filter_map(|tried| tried.ready_at);
+            let least = waits.map(|at| at.saturating_duration_since(now)).min();
+            failure.rubicon.retry_after_ms = least.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
+        }
         self.ended(State::Failed, &failure.rubicon.reason.clone(), Some(class), failure_actions(&failure));
         self.send_refusal(failure, true).await;
     }
@@ -440,7 +451,11 @@ impl Run {
     }
 
     /// Notes the end.
-    pub(super) fn ended(&self, state: State, reason: &str, class: Option<Class>, actions: Vec<&'static str>) {
+    pub(super) fn ended(&mut self, state: State, reason: &str, class: Option<Class>, actions: Vec<&'static str>) {
+        // The first end is the end: a body that is dropped after its last words is no client that left.
+        if std::mem::replace(&mut self.over, true) {
+            return;
+        }
         let at_ms = self.since_admission();
         self.job.operation.update(|known| {
             known.state = state;

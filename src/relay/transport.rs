@@ -10,7 +10,7 @@
 //! [`ClientIo`] wraps each accepted socket. It also bounds what hyper leaves unbounded: a head that never ends, an idle
 //! connection, a peer that never reads.
 
-use std::future::Future as _;
+use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -23,6 +23,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, Re
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio::time::{Sleep, sleep, sleep_until};
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::clock::Instant;
@@ -61,6 +62,7 @@ struct Shared {
     seen: AtomicBool,
     h2: AtomicBool,
     linger: AtomicBool,
+    given_up: CancellationToken,
 }
 
 /// Marks a request as going on, until dropped.
@@ -82,6 +84,19 @@ impl Transport {
             self.0.h2.store(true, Ordering::Relaxed);
         }
         InRequest(self.clone())
+    }
+
+    /// Bytes that the peer's socket took so far.
+    pub fn written(&self) -> u64 {
+        self.0.written.load(Ordering::Relaxed)
+    }
+
+    /// A stream's reader reads no more: an HTTP/1.1 connection, which carries nothing else, ends at its next blocked write. One
+    /// of HTTP/2 goes on for its other streams.
+    pub fn give_up(&self) {
+        if !self.0.h2.load(Ordering::Relaxed) {
+            self.0.given_up.cancel();
+        }
     }
 
     /// Waits until the last words are on their way, or the peer takes nothing any more.
@@ -128,7 +143,6 @@ pub fn last_words(bytes: Bytes) -> (Bytes, Said) {
 }
 
 /// An accepted socket.
-#[derive(Debug)]
 pub struct ClientIo {
     /// `None` only while being dropped.
     stream: Option<TcpStream>,
@@ -138,8 +152,14 @@ pub struct ClientIo {
     /// Bytes came since the last request began.
     partial: bool,
     reading: Option<Pin<Box<Sleep>>>,
-    writing: Option<Pin<Box<Sleep>>>,
+    writing: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     farewell: &'static [u8],
+}
+
+impl std::fmt::Debug for ClientIo {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ClientIo").field("transport", &self.transport).finish_non_exhaustive()
+    }
 }
 
 impl ClientIo {
@@ -195,7 +215,16 @@ impl ClientIo {
             }
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             Poll::Pending => {
-                let stall = self.writing.get_or_insert_with(|| Box::pin(sleep(WRITE_STALL_MAX)));
+                let given_up = &self.transport.0.given_up;
+                let stall = self.writing.get_or_insert_with(|| {
+                    let given_up = given_up.clone();
+                    Box::pin(async move {
+                        tokio::select! {
+                            () = given_up.cancelled_owned() => {}
+                            () = sleep(WRITE_STALL_MAX) => {}
+                        }
+                    })
+                });
                 stall.as_mut().poll(cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
             }
         }

@@ -181,7 +181,11 @@ async fn play_all(dialect: Dialect, cases: Vec<Case<'_>>, https: &[Http]) {
     }
     let recovered = recovered.into_inner();
     assert_eq!(a.calls() - before.0, (cases.len() * https.len()) as u64, "each asked once");
-    assert_eq!(b.calls() - before.1 - 1, recovered, "the fallback is asked where nothing was shown, once, and nowhere else");
+    assert_eq!(
+        b.calls() - before.1 - 1,
+        recovered,
+        "the fallback is asked where nothing was shown, once, and nowhere else"
+    );
     assert!(recovered > 0 && recovered < a.calls(), "both sides of the boundary");
 }
 
