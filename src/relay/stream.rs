@@ -31,6 +31,9 @@ use super::outward::{self, Interruption};
 /// A stream whose end was seen and whose socket stays open ends after this much silence (SPEC Annex, Streams).
 const TRAILING_SILENCE: Duration = Duration::from_secs(2);
 
+/// How long the rest of an error answer is waited for: its status is known, its words only help, and a fallback waits.
+const ERROR_BODY_WAIT: Duration = Duration::from_secs(2);
+
 /// The timer that bounds an attempt while nothing is shown.
 #[derive(Clone, Copy)]
 pub(super) struct Bound {
@@ -140,7 +143,8 @@ impl Run {
             return Ok(response);
         }
         let (head, body) = response.into_parts();
-        let body = match self.wait_held(read_bounded(body, ERROR_BODY_BYTES_MAX), bound.until).await {
+        let until = bound.until.min(Instant::now() + ERROR_BODY_WAIT);
+        let body = match self.wait_held(read_bounded(body, ERROR_BODY_BYTES_MAX), until).await {
             Waited::Stopped => return Err(AttemptEnd::Stopped),
             // The status alone is evidence enough.
             Waited::TimedOut => Bytes::new(),
