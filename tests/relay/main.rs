@@ -2,5 +2,10 @@
 //! One binary, so that the workspace links once.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 
+mod answers;
+mod budgets;
+mod failures;
 mod harness;
+mod operations;
+mod setup;
 mod smoke;
