@@ -250,3 +250,6 @@ pub fn own(status: u16, code: &str, message: String, operation: Option<&Operatio
 
 /// What a shed request is told to wait.
 pub const SHED_RETRY_AFTER: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests;

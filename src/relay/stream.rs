@@ -35,6 +35,9 @@ const TRAILING_SILENCE: Duration = Duration::from_secs(2);
 /// gateway's tail; nobody needs either, so not for long.
 const TERMINAL_LINGER: Duration = Duration::from_millis(250);
 
+/// How long the rest of an error answer is waited for: its status is known, its words only help, and a fallback waits.
+const ERROR_BODY_WAIT: Duration = Duration::from_secs(2);
+
 /// The timer that bounds an attempt while nothing is shown.
 #[derive(Clone, Copy)]
 pub(super) struct Bound {
@@ -161,7 +164,8 @@ impl Run {
             return Ok(response);
         }
         let (head, body) = response.into_parts();
-        let body = match self.wait_held(read_bounded(body, ERROR_BODY_BYTES_MAX), bound.until).await {
+        let until = bound.until.min(Instant::now() + ERROR_BODY_WAIT);
+        let body = match self.wait_held(read_bounded(body, ERROR_BODY_BYTES_MAX), until).await {
             Waited::Stopped => return Err(AttemptEnd::Stopped),
             // The status alone is evidence enough.
             Waited::TimedOut => Bytes::new(),

@@ -2,12 +2,17 @@
 //! One binary, so that the workspace links once.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 
+mod answers;
+mod budgets;
 mod bytes;
 mod child;
 mod cuts;
+mod failures;
 mod harness;
 mod leaving;
 mod lockstep;
+mod operations;
 mod raw;
+mod setup;
 mod smoke;
 mod streams;
