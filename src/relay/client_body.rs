@@ -12,7 +12,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::emit::{Driven, Out};
 use super::transport::{InRequest, Transport};
 
-/// The body's only error: the stream is cut on purpose, so that no client takes it for whole.
+/// The body's only error: the stream is cut on purpose, so that no client takes it for whole, or the client has left.
 #[derive(Debug, thiserror::Error)]
 #[error("the stream was interrupted")]
 pub struct Aborted;
@@ -61,7 +61,12 @@ impl Body for ClientBody {
                 self.ended = true;
                 return Poll::Ready(Some(Err(Aborted)));
             }
-            match std::task::ready!(self.driven.poll_next(cx)) {
+            let Poll::Ready(out) = self.driven.poll_next(cx) else {
+                let left = self.transport.as_ref().is_some_and(|transport| transport.poll_left(cx).is_ready());
+                self.ended = left;
+                return if left { Poll::Ready(Some(Err(Aborted))) } else { Poll::Pending };
+            };
+            match out {
                 Some(Out::Data(data)) if data.is_empty() => {}
                 Some(Out::Data(data)) => {
                     if let Some(transport) = &self.transport {
