@@ -2,8 +2,11 @@
 //! One binary, so that the workspace links once.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 
+mod bad_input;
 mod child;
+mod demo;
 mod harness;
 mod leaving;
 mod raw;
+mod slow;
 mod smoke;
