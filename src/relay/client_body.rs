@@ -19,7 +19,7 @@ use crate::clock::Instant;
 use super::emit::{Driven, Out};
 use super::transport::{InRequest, Transport, last_words};
 
-/// The body's only error: the stream is cut on purpose, so that no client takes it for whole.
+/// The body's only error: the stream is cut on purpose, so that no client takes it for whole, or the client has left.
 #[derive(Debug, thiserror::Error)]
 #[error("the stream was interrupted")]
 pub struct Aborted;
@@ -114,10 +114,15 @@ impl Body for ClientBody {
                 self.ended = true;
                 return Poll::Ready(Some(Err(Aborted)));
             }
-            let next = match self.shared.held().as_mut() {
-                Some(held) => ready!(held.driven.poll_next(cx)),
+            let polled = match self.shared.held().as_mut() {
+                Some(held) => held.driven.poll_next(cx),
                 // The watch took it away.
-                None => Some(Out::Abort(Bytes::new())),
+                None => Poll::Ready(Some(Out::Abort(Bytes::new()))),
+            };
+            let Poll::Ready(next) = polled else {
+                ready!(self.transport.poll_left(cx));
+                self.ended = true;
+                return Poll::Ready(Some(Err(Aborted)));
             };
             match next {
                 Some(Out::Data(data)) if data.is_empty() => {}

@@ -323,7 +323,11 @@ impl Run {
             ambiguous_429_is_rate_limit: self.route(candidate).provider.ambiguous_429_is_rate_limit,
             now: UnixMillis::now(),
         };
-        classify::classify(evidence, &context)
+        let mut verdict = classify::classify(evidence, &context);
+        if let Some(key) = &self.route(candidate).provider.api_key {
+            verdict.said.mask_exactly(key.expose());
+        }
+        verdict
     }
 
     pub(super) fn facts(&self) -> outward::Facts<'_> {
@@ -490,6 +494,7 @@ fn failure_actions(failure: &Outward) -> Vec<&'static str> {
 /// Headers of an error answer. `final_word`: the relay has spent the budget, an SDK must not multiply it.
 pub fn error_headers(headers: &mut HeaderMap, failure: &Outward, final_word: bool) {
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     if final_word {
         headers.insert(HeaderName::from_static("x-should-retry"), HeaderValue::from_static("false"));
     }

@@ -70,6 +70,10 @@ impl Upstream {
         loop {
             let connection = capture_connection(&mut request);
             let error = match self.client.request(request).await {
+                // hyper's bound is that of a buffer that grows in steps: a head may be some way over it.
+                Ok(response) if head_bytes(response.headers()) > RESPONSE_HEAD_BYTES_MAX => {
+                    return Err(TransportFault::BadHead);
+                }
                 Ok(response) => return Ok(response),
                 Err(error) => error,
             };
@@ -80,6 +84,11 @@ impl Upstream {
             }
         }
     }
+}
+
+/// Bytes of header lines.
+fn head_bytes(headers: &http::HeaderMap) -> usize {
+    headers.iter().map(|(name, value)| name.as_str().len() + value.len() + ": \r\n".len()).sum()
 }
 
 /// Finds what went wrong in the chain of causes.

@@ -3,10 +3,12 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 
 mod answers;
+mod bad_input;
 mod budgets;
 mod bytes;
 mod child;
 mod cuts;
+mod demo;
 mod failures;
 mod harness;
 mod leaving;
@@ -14,5 +16,6 @@ mod lockstep;
 mod operations;
 mod raw;
 mod setup;
+mod slow;
 mod smoke;
 mod streams;
