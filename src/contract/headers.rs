@@ -1,8 +1,9 @@
 //! The request headers that mean something to the relay (SPEC section 4). Pure: header map in, values or the refusal out.
 //!
 //! A header with a bad value is an error (400) and never ignored: the caller asked for a limit and would not get it.
-//! Headers of later capabilities (resume, ids, marks, restart, root) are refused as `not_built_yet` while they would
-//! change what the caller gets; see [`NOT_BUILT`].
+//! Headers of later capabilities are refused as `not_built_yet` where they would change the stream ([`NOT_BUILT`]). Two ask for
+//! nothing this build could break: `Rubicon-Resumable` (no workflow has `resume`, and the absent `Rubicon-Resume` says so)
+//! and `Rubicon-Root` (there are no executions to key).
 
 use std::time::Duration;
 
@@ -18,6 +19,8 @@ pub struct Asked {
     pub workflow: Option<String>,
     /// `Idempotency-Key`: the operation id.
     pub operation: Option<OperationId>,
+    /// `Rubicon-Restart-Of`: the interrupted operation that this one replaces.
+    pub restart_of: Option<OperationId>,
     /// `Rubicon-Deadline-Ms`.
     pub deadline: Option<Duration>,
     /// `Rubicon-Max-Attempts`.
@@ -43,8 +46,7 @@ pub struct HeaderError {
 }
 
 /// Headers whose promise this build cannot keep.
-pub const NOT_BUILT: [&str; 5] =
-    ["rubicon-resumable", "rubicon-ids", "rubicon-marks", "rubicon-restart-of", "rubicon-root"];
+pub const NOT_BUILT: [&str; 2] = ["rubicon-ids", "rubicon-marks"];
 
 /// Reads them.
 ///
@@ -52,7 +54,7 @@ pub const NOT_BUILT: [&str; 5] =
 /// At the first header with a bad value.
 pub fn read(headers: &HeaderMap) -> Result<Asked, HeaderError> {
     for header in NOT_BUILT {
-        // `Rubicon-Resumable: 0` and the like ask for nothing.
+        // `Rubicon-Ids: 0` asks for nothing.
         if headers.get(header).is_some_and(|value| value != "0") {
             return Err(HeaderError { code: "not_built_yet", header, problem: "asks for what this build does not do" });
         }
@@ -62,7 +64,8 @@ pub fn read(headers: &HeaderMap) -> Result<Asked, HeaderError> {
     let stainless = number(headers, "x-stainless-retry-count", 0)?.unwrap_or(0);
     Ok(Asked {
         workflow: one(headers, "rubicon-workflow")?.map(str::to_owned),
-        operation: operation(headers)?,
+        operation: operation(headers, "idempotency-key")?,
+        restart_of: operation(headers, "rubicon-restart-of")?,
         deadline: number(headers, "rubicon-deadline-ms", 1)?.map(|ms| Duration::from_millis(u64::from(ms))),
         max_attempts: number(headers, "rubicon-max-attempts", 1)?,
         attempts_used: used.saturating_add(stainless),
@@ -100,11 +103,11 @@ fn number(headers: &HeaderMap, name: &'static str, least: u32) -> Result<Option<
 }
 
 /// 1–255 visible ASCII characters; the quotes of a structured-field string (IETF draft Idempotency-Key) are taken off.
-fn operation(headers: &HeaderMap) -> Result<Option<OperationId>, HeaderError> {
-    let Some(text) = one(headers, "idempotency-key")? else { return Ok(None) };
+fn operation(headers: &HeaderMap, name: &'static str) -> Result<Option<OperationId>, HeaderError> {
+    let Some(text) = one(headers, name)? else { return Ok(None) };
     let text = text.strip_prefix('"').and_then(|inner| inner.strip_suffix('"')).unwrap_or(text);
     if text.is_empty() || text.len() > 255 || !text.bytes().all(|byte| (0x21..=0x7e).contains(&byte)) {
-        return Err(bad("idempotency-key", "must be 1 to 255 visible ASCII characters"));
+        return Err(bad(name, "must be 1 to 255 visible ASCII characters"));
     }
     Ok(Some(OperationId::new(text)))
 }
@@ -142,6 +145,7 @@ mod tests {
         let asked = read(&map(&[
             ("rubicon-workflow", "support"),
             ("idempotency-key", "\"order-7\""),
+            ("rubicon-restart-of", "order-6"),
             ("rubicon-deadline-ms", "1500"),
             ("rubicon-max-attempts", "2"),
             ("rubicon-attempts-used", "1"),
@@ -150,7 +154,9 @@ mod tests {
             ("anthropic-beta", "b, a"),
             ("anthropic-beta", "a"),
             ("openai-beta", "c"),
-            ("rubicon-resumable", "0"),
+            ("rubicon-resumable", "1"),
+            ("rubicon-root", "run-1"),
+            ("rubicon-ids", "0"),
         ]))
         .unwrap();
         assert_eq!(
@@ -158,6 +164,7 @@ mod tests {
             Asked {
                 workflow: Some("support".to_owned()),
                 operation: Some(OperationId::new("order-7")),
+                restart_of: Some(OperationId::new("order-6")),
                 deadline: Some(Duration::from_millis(1500)),
                 max_attempts: Some(2),
                 attempts_used: 3,

@@ -80,6 +80,7 @@ impl Refusal {
         // Shedding is no final word, and neither is a key that is in use: the caller may come again.
         let final_word =
             !matches!(self.failure.status, 429 | 503) && !matches!(self.failure.rubicon.reason.as_str(), "in_progress");
+        self.headers.insert(http::header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         error_headers(&mut self.headers, &self.failure, final_word);
         let mut response = Response::new(axum::body::Body::from(dialect.error_body(&self.failure)));
         *response.status_mut() = StatusCode::from_u16(self.failure.status).unwrap_or(StatusCode::BAD_REQUEST);
@@ -122,6 +123,9 @@ async fn admit(app: Arc<App>, endpoint: Endpoint, request: Request<axum::body::B
     let body = read_body(body, app.settings.server.max_body_bytes).await?;
     let contract = contract(&caller, endpoint, &body, &asked)?;
     let Admission { workflow, contract } = contract;
+    if let Some(old) = &asked.restart_of {
+        may_restart(&app, &caller, old)?;
+    }
     let fingerprint = fingerprint(endpoint, &workflow, &body);
     let chosen = asked.operation.is_some();
     let id = match asked.operation {
@@ -142,7 +146,7 @@ async fn admit(app: Arc<App>, endpoint: Endpoint, request: Request<axum::body::B
             other => return Err(key_refusal(&other).of(&id)),
         }
     }
-    let operation = register(&app, &caller, &workflow, &contract, id, admitted);
+    let operation = register(&app, &caller, &workflow, &contract, id, asked.restart_of, admitted);
     let plan = {
         let mut plan = plan::plan(&workflow, &app.settings.approvals, &contract, UnixMillis::now());
         // Without a model in the request, only routes that name one can serve.
@@ -168,6 +172,26 @@ async fn admit(app: Arc<App>, endpoint: Endpoint, request: Request<axum::body::B
         Some(sender) => detached(&app, driven, sender, permit).await,
         None => Ok(respond(driven, transport, permit, in_request).await),
     }
+}
+
+/// A restart is a new operation; it is refused while the old one may still do something, or may have done something that
+/// nobody has looked into (SPEC section 7).
+fn may_restart(app: &App, caller: &Caller, old: &OperationId) -> Result<(), Refusal> {
+    let Some(known) = app.operations.get(&caller.tenant, old) else {
+        return Err(Refusal::new(404, "operation_not_found", "Rubicon-Restart-Of names no operation that is known."));
+    };
+    let view = known.view();
+    if view.state == operations::State::Running {
+        return Err(Refusal::new(409, "still_running", "The operation to be restarted is still running.").of(old));
+    }
+    if view.unresolved_executions > 0 {
+        let message = "A tool of the operation to be restarted may have acted: find out first.";
+        let mut refusal = Refusal::new(409, "side_effect_uncertain", message).of(old);
+        refusal.failure.rubicon.unresolved_executions = Some(view.unresolved_executions);
+        refusal.failure.rubicon.actions = Some(vec!["reconcile"]);
+        return Err(refusal);
+    }
+    Ok(())
 }
 
 fn denied(denied: super::auth::Denied) -> Refusal {
@@ -308,10 +332,16 @@ fn register(
     workflow: &WorkflowSettings,
     contract: &Contract,
     id: OperationId,
+    restart_of: Option<OperationId>,
     admitted: Instant,
 ) -> Arc<Operation> {
+    if let Some(old) = restart_of.as_ref().and_then(|old| app.operations.get(&caller.tenant, old)) {
+        old.update(|known| known.restarted_as = Some(id.clone()));
+    }
     let view = View {
         operation_id: id,
+        restart_of,
+        restarted_as: None,
         state: operations::State::Running,
         actions: vec!["none"],
         reason: None,

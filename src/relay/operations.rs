@@ -40,6 +40,19 @@ pub enum State {
     Stopped,
 }
 
+impl State {
+    /// The name in JSON and log lines.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Completed => "completed",
+            Self::Interrupted => "interrupted",
+            Self::Failed => "failed",
+            Self::Stopped => "stopped",
+        }
+    }
+}
+
 /// One attempt, as shown.
 #[derive(Clone, Debug, Serialize)]
 pub struct AttemptView {
@@ -80,6 +93,12 @@ pub struct BoundaryView {
 pub struct View {
     /// The id.
     pub operation_id: OperationId,
+    /// The interrupted operation that this one replaces.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub restart_of: Option<OperationId>,
+    /// The operation that replaces this one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub restarted_as: Option<OperationId>,
     /// The state.
     pub state: State,
     /// What may be done now.

@@ -221,7 +221,7 @@ impl Run {
                 };
                 let before = self.boundary.phase();
                 match self.boundary.take(input) {
-                    Effect::Hold => held.push(block.raw),
+                    Effect::Hold => held.push(compact(block.raw)),
                     // The second half of a CRLF that two reads tore apart belongs to the block before it.
                     Effect::Drop if block.is_lone_lf() && held.last().is_some_and(|last| last.ends_with(b"\r")) => {
                         held.push(block.raw);
@@ -402,6 +402,12 @@ impl Run {
         self.note_usage(upstream);
         self.ended(State::Completed, "", None, vec!["none"]);
     }
+}
+
+/// A small slice keeps the whole read of the socket alive; while it is held that would count for more than the hold knows.
+fn compact(raw: Bytes) -> Bytes {
+    const SMALL: usize = 4096;
+    if raw.len() <= SMALL { Bytes::copy_from_slice(&raw) } else { raw }
 }
 
 /// What one block is to the boundary; `Err` is the provider's own error event.

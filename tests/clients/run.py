@@ -325,6 +325,8 @@ def recount(selected, bench):
     """Cases whose providers were called again after the case was over: {name: reason}. Asked at the end."""
     time.sleep(SETTLE_SECONDS)
     calls = bench.calls()
+    if calls.get("unmatched"):
+        raise CannotRun(f"the scripted provider got {calls['unmatched']} calls that no case makes")
     return {case.name: f"provider calls are {case.counted(calls)} at the end, not {case.scenario.calls}"
             for case in selected if case.counted(calls) != case.scenario.calls}
 
