@@ -42,3 +42,59 @@ pub enum Class {
     /// Everything else; a bad certificate, with an alarm.
     Unclassified,
 }
+
+impl Class {
+    /// All of them, in the order of SPEC section 6.
+    pub const ALL: [Self; 15] = [
+        Self::TransportTransient,
+        Self::RateLimited,
+        Self::ProviderOverloaded,
+        Self::ProviderServerError,
+        Self::ModelUnavailable,
+        Self::ContractFailure,
+        Self::QuotaExhausted,
+        Self::Ambiguous429,
+        Self::AuthenticationOrPermission,
+        Self::InvalidRequest,
+        Self::Refusal,
+        Self::DeadlineExhausted,
+        Self::PartialOutput,
+        Self::SideEffectUncertain,
+        Self::Unclassified,
+    ];
+
+    /// The stable name, as in `rubicon.class`, logs and metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::TransportTransient => "transport_transient",
+            Self::RateLimited => "rate_limited",
+            Self::ProviderOverloaded => "provider_overloaded",
+            Self::ProviderServerError => "provider_server_error",
+            Self::ModelUnavailable => "model_unavailable",
+            Self::ContractFailure => "contract_failure",
+            Self::QuotaExhausted => "quota_exhausted",
+            Self::Ambiguous429 => "ambiguous_429",
+            Self::AuthenticationOrPermission => "authentication_or_permission",
+            Self::InvalidRequest => "invalid_request",
+            Self::Refusal => "refusal",
+            Self::DeadlineExhausted => "deadline_exhausted",
+            Self::PartialOutput => "partial_output",
+            Self::SideEffectUncertain => "side_effect_uncertain",
+            Self::Unclassified => "unclassified",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_class_has_one_name_everywhere() {
+        for class in Class::ALL {
+            assert_eq!(serde_json::json!(class), class.name());
+        }
+        let distinct: std::collections::BTreeSet<Class> = Class::ALL.into();
+        assert_eq!(distinct.len(), Class::ALL.len());
+    }
+}

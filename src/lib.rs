@@ -3,7 +3,7 @@
 //! # Code map
 //!
 //! In reading order. `client bytes → Contract → Plan → attempt → block → Reading → Effect → client bytes`, and on trouble
-//! `failure → Class → Next → attempt`. *Pure* rooms name no runtime, socket, file, clock or random source (`tests/tidy.rs`
+//! `failure → Class → Next → attempt`. *Pure* rooms name no runtime, socket, file, clock or random source (`tests/tidy/`
 //! holds them to it); time and randomness are arguments.
 //!
 //! | room | what it is | pure |

@@ -476,10 +476,6 @@ fn every_row_decides_an_example() {
 
 #[test]
 fn rows_are_well_formed() {
-    assert_eq!(rules::all().count(), TABLES.iter().map(|table| table.len()).sum::<usize>());
-    for rule in rules::all() {
-        assert!(!rule.words.is_empty() && !rule.status.is_empty() && rule.source.len() >= 8, "{rule:?}");
-    }
     for row in TABLES.iter().copied().flatten() {
         assert!(!row.all.is_empty() && row.source.len() >= 8, "{row:?}");
         for word in row.all {

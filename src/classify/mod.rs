@@ -7,12 +7,14 @@
 //! (`deadline_exhausted`, `partial_output`, `side_effect_uncertain`: the controller and the relay), and HTTP of any kind.
 
 #[cfg(test)]
+mod doc;
+#[cfg(test)]
 mod examples;
 pub mod mask;
 #[cfg(test)]
 mod recorded;
 pub mod retry_after;
-pub mod rules;
+mod rules;
 #[cfg(test)]
 mod tests;
 mod words;

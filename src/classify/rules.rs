@@ -6,7 +6,8 @@
 //! providers put a precise sentence under a general type and a wrong status (an exhausted account as 429, 400 or 403; a
 //! wrong key as 400). Where no row fits, the status alone decides ([`by_status`], SPEC section 6's table).
 //! `source`: a recording's name (`recordings/errors` unless a folder is given), the provider's own page, a public report
-//! (owner/repository and number), STREAMS, or a number of FIELD_CASES. `examples.rs` has an example for every row.
+//! (owner/repository and number), STREAMS, or a number of FIELD_CASES. `examples.rs` has an example for every row, `doc.rs`
+//! prints them all.
 
 use super::Class::{self, *};
 use super::words::Words;
@@ -70,6 +71,7 @@ pub(super) struct Row {
     /// The words themselves are proof that the request was not processed (a word of overload; a model that is not there).
     pub(super) proof: bool,
     /// Where it was seen.
+    #[cfg_attr(not(test), allow(dead_code, reason = "for people: `doc.rs` prints it"))]
     pub(super) source: &'static str,
 }
 
@@ -481,40 +483,6 @@ static GENERAL: &[Row] = &[
     row(&[Code("validation")], On::Vague, InvalidRequest, "chat-completions/tgi-error-first (error_type)"),
     row(&[Code("not_found_error")], On::Vague, InvalidRequest, "STREAMS 1.5: another thing than a model is missing"),
 ];
-
-/// One rule in words, for the documentation that is printed from the tables.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rule {
-    /// What must have been said: codes as they are, texts in quotes.
-    pub words: String,
-    /// Under which status, in words.
-    pub status: String,
-    /// Then it is this.
-    pub class: Class,
-    /// Where it was seen.
-    pub source: &'static str,
-}
-
-/// Every rule in the order in which they are asked.
-pub fn all() -> impl Iterator<Item = Rule> {
-    TABLES.iter().copied().flatten().map(|row| {
-        let words = row.all.iter().map(|word| match word {
-            Code(code) => (*code).to_owned(),
-            Text(text) => format!("\"{text}\""),
-        });
-        let status = match row.on {
-            On::Any => "any".to_owned(),
-            On::Only(list) => format!("{list:?} or in a stream"),
-            On::Exactly(list) => format!("{list:?}"),
-            On::Client => "4xx but 429, or in a stream".to_owned(),
-            On::Vague => "4xx but 401, 402, 403, 429, or in a stream".to_owned(),
-            On::NotThrottle => "any but 429".to_owned(),
-            On::Busy => "429, 498, 5xx, or in a stream".to_owned(),
-            On::Server => "424, 5xx, or in a stream".to_owned(),
-        };
-        Rule { words: words.collect::<Vec<_>>().join(" and "), status, class: row.class, source: row.source }
-    })
-}
 
 /// The tables in the order in which they are asked.
 pub(super) static TABLES: &[&[Row]] =

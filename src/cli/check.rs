@@ -11,8 +11,20 @@ use clap::Args;
 use crate::clock::UnixMillis;
 use crate::config::{self, Problem, Severity};
 
+const ABOUT: &str = "\
+Reads the config and the environment and reports every problem with file, line and key: what `serve`
+would refuse, and what it would accept and you would regret (failovers that can never act, and why;
+approvals that run out; deadlines that leave no time). Calls no provider; what only a call could
+tell is listed as a note.";
+
+const CODES: &str = "\
+Exit codes: 0 no error (warnings and notes are allowed), 1 an error.
+What each [code] and each key means: src/config/KEYS.md.";
+
 /// Arguments of `rubicon check`.
 #[derive(Debug, Args)]
+#[command(about = "Report every problem of a config with its place, and failovers that can never act")]
+#[command(long_about = ABOUT, after_long_help = CODES)]
 pub struct CheckArgs {
     /// The config file
     #[arg(short, long, value_name = "FILE", default_value = "rubicon.toml")]

@@ -6,8 +6,15 @@ use clap::Args;
 
 use crate::demo::{Demo, Options, scene_names};
 
+const ABOUT: &str = "\
+Plays the scenes of the main job over real HTTP on loopback: two scripted providers, the relay that
+`serve` runs, and a client. Says for each what the client saw, how many calls each provider got and
+when the boundary was crossed; then stays up, with lines to try.";
+
 /// Arguments of `rubicon demo`.
 #[derive(Debug, Args)]
+#[command(about = "Play the main scenes on loopback: no config, no keys, no network")]
+#[command(long_about = ABOUT, after_long_help = "Exit codes: 0 every scene went as it must, 1 one did not.")]
 pub struct DemoArgs {
     /// End after the scenes instead of staying up
     #[arg(long)]

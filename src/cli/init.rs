@@ -18,8 +18,14 @@ const FAILOVER: &str = include_str!("init_failover.toml");
 /// How long a suggested verification and approval last.
 const SUGGESTED_MS: u64 = 90 * 86_400_000;
 
+const ABOUT: &str = "\
+Writes the smallest config that serves, commented, and says what to do next. A file that exists is
+never touched. With --failover a second provider is in it, and the three steps that people must take
+before anything fails over.";
+
 /// Arguments of `rubicon init`.
 #[derive(Debug, Args)]
+#[command(about = "Write the smallest config, commented", long_about = ABOUT, after_long_help = "Exit codes: 0 written, 1 the file exists or cannot be written.")]
 pub struct InitArgs {
     /// Add a second provider and what a failover to it needs
     #[arg(long)]

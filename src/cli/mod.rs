@@ -19,29 +19,38 @@ use clap::{Parser, Subcommand};
 use crate::clock::UnixMillis;
 use crate::config::Problem;
 
-/// A streaming-aware relay between applications and LLM providers.
+const ABOUT: &str = "\
+A streaming-aware relay between applications and LLM providers. Before the first output that the
+application can see or act on, it recovers from a provider's failure in silence; after it, it stops
+and says so.";
+
+const START: &str = "\
+To begin:
+  rubicon demo                     see what it does, with no config and no keys
+  rubicon init                     write rubicon.toml (--failover: with a second provider)
+  rubicon check                    what is wrong with it, line by line
+  rubicon serve                    run it; point an SDK's base_url at http://127.0.0.1:8080/v1
+
+Exit codes: 0 ok, 1 found a problem, 2 wrong usage.";
+
+/// The command line.
 #[derive(Debug, Parser)]
 #[command(name = "rubicon", version, arg_required_else_help = true)]
-#[command(after_help = "Exit codes: 0 ok, 1 found a problem, 2 wrong usage.")]
+#[command(about = "A streaming-aware relay between applications and LLM providers", long_about = ABOUT, after_help = START)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// The subcommands.
+/// The subcommands. What each does is said beside its arguments; a doc comment here would replace it in `--help`.
 #[derive(Debug, Subcommand)]
+#[allow(missing_docs, reason = "see above")]
 pub enum Command {
-    /// Write the smallest config, commented
     Init(init::InitArgs),
-    /// Report every problem of a config with its place, and failovers that can never act
     Check(check::CheckArgs),
-    /// Run the relay
     Serve(serve::ServeArgs),
-    /// Play the main scenes on loopback: no config, no keys, no network
     Demo(demo::DemoArgs),
-    // No doc comment: one would replace the long help of its arguments.
-    #[allow(missing_docs, reason = "see above")]
     Mock(mock::MockArgs),
 }
 

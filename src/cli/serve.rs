@@ -11,8 +11,32 @@ use clap::Args;
 use crate::clock::UnixMillis;
 use crate::config::{self, Loaded, Severity};
 
+const ABOUT: &str = "\
+Runs the relay. A config with an error does not start it; what `rubicon check` finds beyond that is
+printed and does not stop it. Says `listening on http://ADDR` on stderr once it answers.";
+
+const MORE: &str = "\
+WHAT IT SERVES, on [server] listen (127.0.0.1:8080):
+
+  POST /v1/chat/completions        OpenAI's format; an SDK's base_url is http://ADDR/v1
+  POST /v1/messages                Anthropic's; its SDK's base_url is http://ADDR
+  POST /v1/messages/count_tokens
+  GET  /v1/models                  what the caller may ask for
+  GET  /v1/operations/ID           all that is known of a request (ID: the response's Rubicon-Operation-Id)
+  DELETE /v1/operations/ID         stops it
+  GET  /healthz  /readyz           200 while it runs; 503 on readyz once it shuts down
+
+A request belongs to the workflow that the header Rubicon-Workflow names, else to the one whose
+`models` has its model, else to the only one that the caller may use.
+
+SIGTERM or SIGINT: no new work; running streams get [server] shutdown_grace_ms; what is left is cut
+with an error frame. A second one: now. Log lines go to stderr, as [log] says.
+
+Exit codes: 0 shut down in order, 1 the config or the address cannot be used.";
+
 /// Arguments of `rubicon serve`.
 #[derive(Debug, Args)]
+#[command(about = "Run the relay", long_about = ABOUT, after_long_help = MORE)]
 pub struct ServeArgs {
     /// The config file
     #[arg(short, long, value_name = "FILE", default_value = "rubicon.toml")]

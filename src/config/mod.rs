@@ -13,6 +13,7 @@ mod keys;
 mod keys_doc;
 mod keys_table;
 mod nearest;
+mod node;
 mod problem;
 mod raw;
 pub mod secret;

@@ -9,6 +9,7 @@ mod bytes;
 mod child;
 mod cuts;
 mod demo;
+mod examples;
 mod failures;
 mod harness;
 mod leaving;

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use crate::ids::{RouteId, WorkflowId};
 
+use super::super::node::Node;
 use super::super::problem::{Code, Problems, shown};
-use super::super::raw::Node;
 use super::super::settings::{Approval, Purpose};
 use super::{provider, resolves, route};
 

@@ -15,8 +15,8 @@ use std::collections::BTreeSet;
 
 use super::Sources;
 use super::nearest;
+use super::node::{Item, Node};
 use super::problem::{Code, Problems, shown};
-use super::raw::{Item, Node};
 use super::settings::Settings;
 
 /// Builds the settings, or `None` where a part that is always needed could not be read. The caller has to look at the problems, too.

@@ -8,8 +8,8 @@ use http::HeaderName;
 use crate::ids::ProviderId;
 
 use super::super::Sources;
+use super::super::node::Node;
 use super::super::problem::{Code, Problems};
-use super::super::raw::Node;
 use super::super::settings::{Network, ProviderKind, ProviderSettings, Terminal};
 use super::{secrets, url};
 

@@ -7,8 +7,8 @@ use crate::clock::UnixMillis;
 use crate::ids::{ProviderId, RouteId};
 use crate::protocol::Dialect;
 
+use super::super::node::Node;
 use super::super::problem::{Code, Problems};
-use super::super::raw::Node;
 use super::super::settings::{Price, ProviderKind, ProviderSettings, RouteSettings, Timeouts, Verified};
 use super::{no_doubles, resolves};
 

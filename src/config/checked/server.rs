@@ -7,8 +7,9 @@ use std::sync::Arc;
 use crate::ids::{ClientId, TenantId, WorkflowId};
 
 use super::super::Sources;
+use super::super::node::Node;
 use super::super::problem::{Code, Problems};
-use super::super::raw::{Node, is_name};
+use super::super::raw::is_name;
 use super::super::settings::{ClientSettings, LogFormat, LogSettings, ServerSettings};
 use super::{no_doubles, resolves, secrets};
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::ids::{RouteId, WorkflowId};
 
+use super::super::node::{Item, Node};
 use super::super::problem::{Code, Problems, shown};
-use super::super::raw::{Item, Node};
 use super::super::settings::{
     Envelope, Failover, HoldSettings, Requires, RouteSettings, SideEffects, WorkflowSettings,
 };
