@@ -184,7 +184,9 @@ fn options(s: &Situation<'_>, allowed: Actions) -> Vec<(usize, Duration)> {
     let retry_wait = retry_wait(s, s.failed);
     // A short wait that the provider asked for itself beats a change of provider.
     let told_and_short = s.verdict.retry_after.is_some_and(|told| told < s.wait_first);
-    if s.verdict.class == Class::RateLimited && told_and_short {
+    // Once: a route that still says no after the wait it asked for has had its turn.
+    let first_time = s.tried.get(s.failed).is_some_and(|tried| tried.attempts == 1);
+    if s.verdict.class == Class::RateLimited && told_and_short && first_time {
         options.push((s.failed, retry_wait));
     }
     options.extend(untried(s, allowed, Role::Equivalent));

@@ -116,6 +116,7 @@ fn presented(headers: &HeaderMap) -> impl Iterator<Item = &str> {
 /// A page in a browser must not reach a keyless relay by rebinding a name or by its own origin (SPEC Annex, Requests).
 fn is_loopback(headers: &HeaderMap, uri: &Uri) -> bool {
     let host = match headers.get(HOST) {
+        Some(_) if headers.get_all(HOST).iter().nth(1).is_some() => None, // Two names are none.
         Some(value) => value.to_str().ok(),
         None => uri.authority().map(http::uri::Authority::as_str),
     };
@@ -142,7 +143,11 @@ mod tests {
     use super::*;
 
     fn map(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
-        pairs.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect::<HeaderMap>()
+        let mut headers = HeaderMap::new();
+        for (name, value) in pairs {
+            headers.append(*name, value.parse().unwrap());
+        }
+        headers
     }
 
     #[test]
@@ -157,6 +162,7 @@ mod tests {
             (vec![("host", "10.0.0.1")], false),
             (vec![("host", "0.0.0.0")], false),
             (vec![], false),
+            (vec![("host", "localhost"), ("host", "evil.test")], false),
             (vec![("host", "localhost"), ("origin", "http://localhost:3000")], true),
             (vec![("host", "localhost"), ("origin", "https://evil.test")], false),
             (vec![("host", "localhost"), ("origin", "null")], false),

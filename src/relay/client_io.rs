@@ -188,6 +188,23 @@ impl<R: AsyncRead + Socket, W: AsyncWrite + Socket> ClientIo<R, W> {
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 
+    /// A response head that must not say so without its `connection: close`: another header of the same length stands there, so
+    /// that hyper's count of what was written stays right.
+    fn without_close(&mut self, head: &[u8]) -> Option<Vec<u8>> {
+        const SAYS: &[u8] = b"\r\nconnection: close\r\n";
+        const INSTEAD: &[u8] = b"\r\nrubicon-ends: true\r\n";
+        const { assert!(SAYS.len() == INSTEAD.len()) };
+        if !self.transport.0.hide_close.load(Ordering::Relaxed) {
+            return None;
+        }
+        let end = head.windows(4).position(|four| four == b"\r\n\r\n")?;
+        self.transport.0.hide_close.store(false, Ordering::Relaxed);
+        let at = head.get(..end + 2)?.windows(SAYS.len()).position(|line| line == SAYS)?;
+        let mut without = head.to_vec();
+        without.get_mut(at..at + SAYS.len())?.copy_from_slice(INSTEAD);
+        Some(without)
+    }
+
     fn wrote(&mut self, cx: &mut Context<'_>, result: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         match result {
             Poll::Ready(Ok(count)) => {
@@ -235,7 +252,8 @@ impl<R: AsyncRead + Socket, W: AsyncWrite + Socket> AsyncRead for ClientIo<R, W>
 impl<R: AsyncRead + Socket, W: AsyncWrite + Socket> AsyncWrite for ClientIo<R, W> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        let result = this.write()?.poll_write(cx, buf);
+        let without = this.without_close(buf);
+        let result = this.write()?.poll_write(cx, without.as_deref().unwrap_or(buf));
         this.wrote(cx, result)
     }
 
@@ -245,7 +263,10 @@ impl<R: AsyncRead + Socket, W: AsyncWrite + Socket> AsyncWrite for ClientIo<R, W
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        let result = this.write()?.poll_write_vectored(cx, bufs);
+        let result = match bufs.iter().find(|buf| !buf.is_empty()).and_then(|head| this.without_close(head)) {
+            Some(head) => this.write()?.poll_write(cx, &head),
+            None => this.write()?.poll_write_vectored(cx, bufs),
+        };
         this.wrote(cx, result)
     }
 

@@ -6,6 +6,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::response::Response;
 use bytes::{Bytes, BytesMut};
@@ -127,6 +128,13 @@ async fn admit(app: Arc<App>, endpoint: Endpoint, request: Request<axum::body::B
     let body = read_body(body, app.settings.server.max_body_bytes).await?;
     let contract = contract(&caller, endpoint, &body, &asked)?;
     let Admission { workflow, contract } = contract;
+    if contract.facts.stream && parts.version < Version::HTTP_11 {
+        // Its body would end with the connection, so a cut stream could not be told from a whole one.
+        return Err(Refusal::new(426, "http_version_not_supported", "Streaming needs HTTP/1.1 or HTTP/2."));
+    }
+    if let (true, Some(transport)) = (contract.facts.stream, &transport) {
+        transport.hide_close(&parts.headers);
+    }
     if let Some(old) = &asked.restart_of {
         may_restart(&app, &caller, old)?;
     }
@@ -509,28 +517,39 @@ pub async fn models(State(app): State<Arc<App>>, request: Request<axum::body::Bo
     json(StatusCode::OK, &serde_json::json!({ "object": "list", "data": data }))
 }
 
-fn find_operation(app: &App, headers: &HeaderMap, uri: &http::Uri, id: &str) -> Result<Arc<Operation>, Refusal> {
+fn find_operation(
+    app: &App,
+    headers: &HeaderMap,
+    uri: &http::Uri,
+    id: Result<Path<String>, PathRejection>,
+) -> Result<Arc<Operation>, Refusal> {
     let caller = app.clients.find(headers, uri).map_err(denied)?;
+    // An id that is not UTF-8 was never given out.
+    let id = id.map_or_else(|_| String::new(), |Path(id)| id);
     app.operations
-        .get(&caller.tenant, &OperationId::new(id))
+        .get(&caller.tenant, &OperationId::new(&id))
         .ok_or_else(|| Refusal::new(404, "operation_not_found", "There is no such operation."))
 }
 
 /// `GET /v1/operations/{id}`.
 pub async fn operation(
     State(app): State<Arc<App>>,
-    Path(id): Path<String>,
+    id: Result<Path<String>, PathRejection>,
     request: Request<axum::body::Body>,
 ) -> Answer {
-    match find_operation(&app, request.headers(), request.uri(), &id) {
+    match find_operation(&app, request.headers(), request.uri(), id) {
         Ok(operation) => json(StatusCode::OK, &operation.view()),
         Err(refusal) => refusal.into_response(Dialect::ChatCompletions),
     }
 }
 
 /// `DELETE /v1/operations/{id}`: stop. An ended operation stays as it is.
-pub async fn stop(State(app): State<Arc<App>>, Path(id): Path<String>, request: Request<axum::body::Body>) -> Answer {
-    match find_operation(&app, request.headers(), request.uri(), &id) {
+pub async fn stop(
+    State(app): State<Arc<App>>,
+    id: Result<Path<String>, PathRejection>,
+    request: Request<axum::body::Body>,
+) -> Answer {
+    match find_operation(&app, request.headers(), request.uri(), id) {
         Ok(operation) => {
             if Operations::stop(&operation) {
                 tracing::info!(operation = %operation.id, "stop asked for");
@@ -541,10 +560,11 @@ pub async fn stop(State(app): State<Arc<App>>, Path(id): Path<String>, request: 
     }
 }
 
-/// `GET /v1/operations/{id}/stream`: transcripts are not built yet, and this says so instead of looking like an unknown id.
-pub async fn resume_not_built() -> Answer {
-    Refusal::new(501, "not_built_yet", "This build keeps no transcripts: streams can't be resumed.")
-        .into_response(Dialect::ChatCompletions)
+/// What the specification has and this build has not: says so instead of looking like an unknown path. 404, because SDKs retry
+/// every 5xx.
+pub async fn not_built(request: Request<axum::body::Body>) -> Answer {
+    let message = format!("{} is not built yet.", request.uri().path());
+    Refusal::new(404, "not_built_yet", message).into_response(dialect_of(request.uri().path()))
 }
 
 /// `GET /healthz`.

@@ -89,6 +89,12 @@ pub(super) struct Run {
     pub(super) budget: Budget,
     pub(super) tried: Vec<Tried>,
     pub(super) dialect: Dialect,
+    /// A hosted tool that may change the world has started, in whatever attempt.
+    pub(super) acted: bool,
+    /// An attempt is going on: its request may be on its way.
+    in_attempt: bool,
+    /// When the last failure was judged, from which its waits count.
+    judged_at: Instant,
     /// When the next keep-alive is due; `None`: never.
     keepalive_at: Option<Instant>,
     over: bool,
@@ -110,6 +116,9 @@ pub async fn run(job: Job, emit: Emitter) {
         keepalive_at,
         job,
         emit,
+        acted: false,
+        in_attempt: false,
+        judged_at: admitted,
         over: false,
     };
     run.drive().await;
@@ -117,15 +126,20 @@ pub async fn run(job: Job, emit: Emitter) {
 
 impl Drop for Run {
     fn drop(&mut self) {
+        if self.over {
+            return;
+        }
         // The body was dropped before its end: the client left, or took nothing any more while it was stopped. Everything this
         // owned (the upstream too) goes with it.
-        if self.job.operation.was_stopped() {
-            self.ended(State::Stopped, "stopped", None, vec!["restart"]);
+        let (state, reason) = if self.job.operation.was_stopped() {
+            (State::Stopped, "stopped")
         } else if self.job.operation.stop.is_cancelled() {
-            self.ended(State::Interrupted, "shutting_down", None, vec!["restart"]);
+            (State::Interrupted, "shutting_down")
         } else {
-            self.ended(State::Interrupted, "client_gone", None, vec!["restart"]);
-        }
+            (State::Interrupted, "client_gone")
+        };
+        self.settle_unseen(reason);
+        self.ended_unfinished(state, reason);
     }
 }
 
@@ -149,7 +163,10 @@ impl Run {
                 if streaming { self.stream_attempt(candidate).await } else { self.answer_attempt(candidate).await };
             let failed = match end {
                 AttemptEnd::Over => return,
-                AttemptEnd::Stopped => return self.stopped().await,
+                AttemptEnd::Stopped => {
+                    self.in_attempt = true; // It was cut short: what it asked for may have been done.
+                    return self.stopped().await;
+                }
                 AttemptEnd::Failed(failed) => failed,
             };
             let next = self.judge(candidate, estimate, &failed);
@@ -196,6 +213,7 @@ impl Run {
     /// Settles a failed attempt and asks the controller.
     fn judge(&mut self, candidate: usize, estimate: f64, failed: &Failed) -> Next {
         let now = Instant::now();
+        self.judged_at = now;
         let route = self.route(candidate);
         let verdict = &failed.verdict;
         // Proof of not having been processed is proof of not being billed.
@@ -266,7 +284,13 @@ impl Run {
     /// The head of a streamed answer.
     pub(super) fn stream_head(&self, status: StatusCode, upstream: Option<(&HeaderMap, usize)>) -> Head {
         let mut head = self.answer_head(status, upstream);
-        head.headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static("text/event-stream; charset=utf-8"));
+        // A provider that labels its stream otherwise is understood all the same, but not passed on.
+        let labelled =
+            head.headers.get(CONTENT_TYPE).is_some_and(|value| value.as_bytes().starts_with(b"text/event-stream"));
+        if !labelled {
+            let value = HeaderValue::from_static("text/event-stream; charset=utf-8");
+            head.headers.insert(CONTENT_TYPE, value);
+        }
         head.headers.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
         head
     }
@@ -343,11 +367,12 @@ impl Run {
         let mut failure = outward::refused(&self.facts(), stop, class, Some(verdict));
         if failure.rubicon.retryable {
             // The caller may come again as soon as the first of the routes is ready (FIELD_CASES F91).
-            let now = Instant::now();
             let waits = self.tried.iter().filter_map(|tried| tried.ready_at);
-            let least = waits.map(|at| at.saturating_duration_since(now)).min();
+            let least = waits.map(|at| at.saturating_duration_since(self.judged_at)).min();
             failure.rubicon.retry_after_ms = least.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
         }
+        let unresolved = failure.rubicon.unresolved_executions.unwrap_or(0);
+        self.job.operation.update(|known| known.unresolved_executions = unresolved);
         self.ended(State::Failed, &failure.rubicon.reason.clone(), Some(class), failure_actions(&failure));
         self.send_refusal(failure, true).await;
     }
@@ -362,22 +387,54 @@ impl Run {
 
     async fn stopped(&mut self) {
         let by_shutdown = !self.job.operation.was_stopped();
-        let failure = outward::stopped(&self.facts(), by_shutdown, None);
+        let failure = outward::stopped(&self.facts(), by_shutdown, None, self.uncertain());
         let state = if by_shutdown { State::Failed } else { State::Stopped };
-        self.ended(state, if by_shutdown { "shutting_down" } else { "stopped" }, None, vec!["restart"]);
+        self.ended_unfinished(state, if by_shutdown { "shutting_down" } else { "stopped" });
         self.send_refusal(failure, !by_shutdown).await;
+    }
+
+    /// Whether a tool that the provider runs may have changed the world, and nobody knows: one has started, or one is declared and
+    /// an attempt was cut short.
+    pub(super) fn uncertain(&self) -> bool {
+        self.acted || (self.in_attempt && self.job.contract.hosted_may_act())
+    }
+
+    /// Notes an end that is neither the provider's nor a failure's: stopped, left, shut down.
+    pub(super) fn ended_unfinished(&mut self, state: State, reason: &str) {
+        let uncertain = self.uncertain();
+        self.job.operation.update(|known| known.unresolved_executions = u32::from(uncertain));
+        let class = uncertain.then_some(Class::SideEffectUncertain);
+        self.ended(state, reason, class, vec![if uncertain { "reconcile" } else { "restart" }]);
+    }
+
+    /// Nobody was there to take the outcome: its key keeps it all the same, so that sending the request again does not generate a
+    /// second time at once (and, where a tool may have acted, not at all).
+    fn settle_unseen(&mut self, reason: &str) {
+        if self.job.claim.is_none() || self.budget.attempts == 0 || self.boundary.phase() == Phase::Committed {
+            return;
+        }
+        if self.uncertain() {
+            return self.key_shown();
+        }
+        let mut failure = outward::stopped(&self.facts(), false, None, false);
+        failure.status = self.job.app.settings.server.exhausted_status;
+        failure.code = Some(reason.into());
+        reason.clone_into(&mut failure.rubicon.reason);
+        failure.message = "The request was given up before its answer came.".to_owned();
+        let (head, body) = self.refusal(&failure, true);
+        self.settle(&head, &body);
     }
 
     /// An error answer; where keep-alives have spent the status, an error frame and the abort.
     async fn send_refusal(&mut self, mut failure: Outward, final_word: bool) {
-        let mut headers = self.own_headers();
-        error_headers(&mut headers, &failure, final_word);
-        let status = StatusCode::from_u16(failure.status).unwrap_or(StatusCode::FAILED_DEPENDENCY);
-        let head = Head { status, headers };
-        let body = self.dialect.error_body(&failure);
+        let (head, body) = self.refusal(&failure, final_word);
         // What was refused before any provider was called is not an outcome.
         if self.budget.attempts > 0 {
-            self.settle(&head, &body);
+            if self.uncertain() {
+                self.key_shown();
+            } else {
+                self.settle(&head, &body);
+            }
         }
         if self.boundary.phase() == Phase::HeadSent {
             failure.rubicon.would_be_status = Some(failure.status);
@@ -385,6 +442,13 @@ impl Run {
         }
         self.emit.emit(Out::Head(head)).await;
         self.emit.emit(Out::Data(body)).await;
+    }
+
+    fn refusal(&self, failure: &Outward, final_word: bool) -> (Head, Bytes) {
+        let mut headers = self.own_headers();
+        error_headers(&mut headers, failure, final_word);
+        let status = StatusCode::from_u16(failure.status).unwrap_or(StatusCode::FAILED_DEPENDENCY);
+        (Head { status, headers }, self.dialect.error_body(failure))
     }
 
     /// Settles the idempotency key with an outcome that can be replayed.

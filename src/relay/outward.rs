@@ -200,7 +200,7 @@ pub fn interrupted(facts: &Facts<'_>, interruption: &Interruption<'_>) -> Outwar
 }
 
 /// Somebody stopped the operation (`DELETE`), or the relay is shutting down. `after` is given once something was shown.
-pub fn stopped(facts: &Facts<'_>, by_shutdown: bool, after: Option<u64>) -> Outward {
+pub fn stopped(facts: &Facts<'_>, by_shutdown: bool, after: Option<u64>, uncertain: bool) -> Outward {
     let (status, code, message) = if by_shutdown {
         (503, "shutting_down", "The relay is shutting down.")
     } else {
@@ -214,8 +214,14 @@ pub fn stopped(facts: &Facts<'_>, by_shutdown: bool, after: Option<u64>) -> Outw
     let mut rubicon = member(facts, kind, code, None);
     rubicon.refused.clear();
     rubicon.after = after;
-    rubicon.retryable = by_shutdown && after.is_none();
-    rubicon.actions = after.map(|_| vec!["restart"]);
+    rubicon.retryable = by_shutdown && after.is_none() && !uncertain;
+    if uncertain {
+        rubicon.class = Some(Class::SideEffectUncertain);
+        rubicon.actions = Some(vec!["reconcile"]);
+        rubicon.unresolved_executions = Some(1);
+    } else {
+        rubicon.actions = after.map(|_| vec!["restart"]);
+    }
     Outward { status, code: Some(code.into()), kind: None, param: None, message: message.to_owned(), rubicon }
 }
 

@@ -59,6 +59,8 @@ struct Upstream {
     events: u64,
     /// A hosted tool that may act has started.
     acted: bool,
+    /// Something was shown after a finish reason, so that this one was none.
+    unsettled: bool,
 }
 
 impl Upstream {
@@ -67,11 +69,20 @@ impl Upstream {
         self.linger().is_some()
     }
 
+    /// Whether the body's end is an end by what was seen. After a finish reason only (lenient), it must be its proper end, and at the
+    /// end of an event: a broken connection or half an event says that more was to come.
+    fn complete_at_end(&self, proper: bool) -> bool {
+        match self.reader.ending() {
+            Ending::Terminal => true,
+            Ending::Finished | Ending::Open => proper && self.complete() && self.splitter.pending_bytes() == 0,
+        }
+    }
+
     /// How long to wait on once the end was seen; `None` before it.
     fn linger(&self) -> Option<Duration> {
         match self.reader.ending() {
             Ending::Terminal => Some(TERMINAL_LINGER),
-            Ending::Finished if self.lenient => Some(TRAILING_SILENCE),
+            Ending::Finished if self.lenient && !self.unsettled => Some(TRAILING_SILENCE),
             Ending::Finished | Ending::Open => None,
         }
     }
@@ -203,6 +214,7 @@ impl Run {
             lenient: route.provider.terminal == Terminal::Lenient,
             events: 0,
             acted: false,
+            unsettled: false,
         };
         self.hold(candidate, upstream, bound, began).await
     }
@@ -250,6 +262,7 @@ impl Run {
                     }
                     Judged::PastTheEnd => return self.shown_nothing(candidate, &upstream, held).await,
                 };
+                self.acted |= upstream.acted;
                 let before = self.boundary.phase();
                 match self.boundary.take(input) {
                     Effect::Hold => held.push(compact(block.raw)),
@@ -277,20 +290,18 @@ impl Run {
             let read = match self.wait_held(next_chunk(&mut upstream.body), until).await {
                 Waited::Stopped => return AttemptEnd::Stopped,
                 Waited::Ready(read) => read,
-                Waited::TimedOut if upstream.complete() => None,
+                Waited::TimedOut if upstream.complete_at_end(true) => None,
                 Waited::TimedOut => {
                     return self.lost(candidate, &upstream, &Evidence::Silence(bound.timer), bound);
                 }
             };
             match read {
                 Some(Ok(chunk)) => upstream.splitter.push(chunk),
-                Some(Err(_)) if !upstream.complete() => {
-                    return self.lost(candidate, &upstream, &Evidence::BodyCut, bound);
-                }
-                None | Some(Err(_)) if upstream.complete() => {
+                read if upstream.complete_at_end(read.is_none()) => {
                     return self.shown_nothing(candidate, &upstream, held).await;
                 }
-                None | Some(Err(_)) => {
+                Some(Err(_)) => return self.lost(candidate, &upstream, &Evidence::BodyCut, bound),
+                None => {
                     let events = upstream.events;
                     return self.lost(candidate, &upstream, &Evidence::Truncated { events }, bound);
                 }
@@ -312,7 +323,12 @@ impl Run {
     /// The attempt failed with nothing shown.
     fn lost(&mut self, candidate: usize, upstream: &Upstream, evidence: &Evidence<'_>, bound: Bound) -> AttemptEnd {
         self.boundary.take(Input::Failure);
-        self.failed(candidate, evidence, upstream.reader.usage(), bound)
+        let mut end = self.failed(candidate, evidence, upstream.reader.usage(), bound);
+        if let AttemptEnd::Failed(failed) = &mut end {
+            // Whatever it says of itself, an answer that had begun is no proof that nothing was done.
+            failed.verdict.may_have_run |= upstream.events > 0;
+        }
+        end
     }
 
     async fn release(&mut self, candidate: usize, upstream: &Upstream, before: Phase, held: Vec<Bytes>) {
@@ -344,7 +360,8 @@ impl Run {
             match waits.chunk(&mut upstream.body, silence).await {
                 Read::Chunk(chunk) => upstream.splitter.push(chunk),
                 // What comes after the end was seen can only be its tail.
-                Read::Ended | Read::Broken | Read::Silent if ends_at.is_some() => return self.over(&upstream),
+                Read::Ended | Read::Silent if upstream.complete_at_end(true) => return self.over(&upstream),
+                Read::Broken if upstream.complete_at_end(false) => return self.over(&upstream),
                 Read::Ended => break Cut::Truncated,
                 Read::Broken => break Cut::Transport,
                 Read::Silent => break Cut::Idle(idle),
@@ -378,6 +395,7 @@ impl Run {
                 },
             }
         };
+        self.acted |= upstream.acted;
         let after = upstream.events;
         self.job.operation.update(|known| known.after = after);
         for raw in ready {
@@ -390,18 +408,18 @@ impl Run {
         self.boundary.take(Input::Failure);
         let failure = if matches!(cut, Cut::Stopped) {
             let by_shutdown = !self.job.operation.was_stopped();
-            let failure = outward::stopped(&self.facts(), by_shutdown, Some(upstream.events));
+            let failure = outward::stopped(&self.facts(), by_shutdown, Some(upstream.events), self.uncertain());
             self.note_usage(upstream);
             let state = if by_shutdown { State::Interrupted } else { State::Stopped };
-            self.ended(state, &failure.rubicon.reason.clone(), None, vec!["restart"]);
+            self.ended_unfinished(state, &failure.rubicon.reason.clone());
             failure
         } else {
             let (what, verdict) = self.describe(candidate, upstream, &cut);
             let verdict = verdict.as_ref();
-            let interruption = Interruption { after: upstream.events, acted: upstream.acted, what: &what, verdict };
+            let interruption = Interruption { after: upstream.events, acted: self.acted, what: &what, verdict };
             let failure = outward::interrupted(&self.facts(), &interruption);
             self.note_usage(upstream);
-            let unresolved = u32::from(upstream.acted);
+            let unresolved = u32::from(self.acted);
             self.job.operation.update(|known| known.unresolved_executions = unresolved);
             let class = failure.rubicon.class.unwrap_or(Class::PartialOutput);
             let actions = failure.rubicon.actions.clone().unwrap_or_default();
@@ -466,7 +484,11 @@ fn judge_block(upstream: &mut Upstream, block: &SseBlock) -> Judged {
         BlockKind::NoData => return Judged::Input(Input::NoData(block.raw.len())),
         BlockKind::Event => {}
     }
-    let over = upstream.reader.ending() == Ending::Terminal;
+    let (over, finished) = match upstream.reader.ending() {
+        Ending::Terminal => (true, true),
+        Ending::Finished => (false, true),
+        Ending::Open => (false, false),
+    };
     let reading = upstream.reader.read(block.event_name(), &block.data());
     if over && !reading.terminal {
         return Judged::PastTheEnd;
@@ -479,6 +501,7 @@ fn judge_block(upstream: &mut Upstream, block: &SseBlock) -> Judged {
     }
     upstream.events += 1;
     upstream.acted |= matches!(reading.show, Show::Effect { may_act: true });
+    upstream.unsettled |= finished && matches!(reading.show, Show::Visible(_) | Show::Effect { .. });
     Judged::Input(Input::Event(reading.show, block.raw.len()))
 }
 

@@ -17,6 +17,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::HeaderMap;
+use http::header::CONNECTION;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
@@ -42,6 +44,8 @@ pub(super) struct Shared {
     pub(super) h2: AtomicBool,
     /// What was written may still lie in the kernel when the connection ends, and bytes of the peer may come all the same.
     pub(super) linger: AtomicBool,
+    /// The next response head must not say `connection: close`.
+    pub(super) hide_close: AtomicBool,
     /// A stream's reader reads no more.
     pub(super) given_up: CancellationToken,
     peer: OnceLock<Weak<dyn Peer>>,
@@ -73,6 +77,17 @@ impl Transport {
             self.0.h2.store(true, Ordering::Relaxed);
         }
         InRequest(self.clone())
+    }
+
+    /// A stream never carries `connection: close` (SPEC section 4): with it, the fetch of Node 20 takes any end of the body for a proper
+    /// one (STREAMS.md 2.3). hyper adds the header by itself where the client asked to close, and can't be told not to.
+    pub fn hide_close(&self, request: &HeaderMap) {
+        let asks = request.get_all(CONNECTION).iter().any(|value| {
+            value.as_bytes().split(|byte| *byte == b',').any(|word| word.trim_ascii().eq_ignore_ascii_case(b"close"))
+        });
+        if asks {
+            self.0.hide_close.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Bytes that the peer's socket took so far.

@@ -225,6 +225,8 @@ fn a_short_wait_that_was_told_beats_a_change_of_provider() {
     assert_eq!(told.decide(), Next::Attempt { candidate: 0, wait: short });
     let long = Case::new(&[A, B], Class::RateLimited).told(Duration::from_secs(1));
     assert_eq!(long.decide(), go(1), "a second or more: the equivalent");
+    let again = Case::new(&[A, B], Class::RateLimited).told(short).with(|case| case.tried[0].attempts = 2);
+    assert_eq!(again.decide(), go(1), "it waited once and was refused again");
     let overloaded = Case::new(&[A, B], Class::ProviderOverloaded).told(short);
     assert_eq!(overloaded.decide(), go(1), "only a rate limit waits first");
     let alone = Case::new(&[A], Class::RateLimited).told(Duration::from_secs(20));

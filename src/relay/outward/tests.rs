@@ -195,12 +195,20 @@ fn stopped_by_somebody_or_by_the_shutdown() {
         (true, None, 503, "unavailable", "shutting_down", true),
         (true, Some(3), 503, "interrupted", "shutting_down", false),
     ] {
-        let failure = stopped(&facts(&operation, None), by_shutdown, after);
+        let failure = stopped(&facts(&operation, None), by_shutdown, after, false);
         let rubicon = serde_json::to_value(&failure.rubicon).unwrap();
         assert_eq!((failure.status, failure.code), (http, Some(json!(code))));
         assert_eq!((&rubicon["status"], &rubicon["retryable"]), (&json!(status), &json!(retryable)));
         assert_eq!(rubicon.get("after"), after.map(|n| json!(n)).as_ref());
         assert_eq!(rubicon.get("actions"), after.map(|_| json!(["restart"])).as_ref());
+
+        let failure = stopped(&facts(&operation, None), by_shutdown, after, true);
+        let rubicon = serde_json::to_value(&failure.rubicon).unwrap();
+        assert_eq!((&rubicon["actions"], &rubicon["retryable"]), (&json!(["reconcile"]), &json!(false)));
+        assert_eq!(
+            (&rubicon["class"], &rubicon["unresolved_executions"]),
+            (&json!("side_effect_uncertain"), &json!(1))
+        );
     }
 }
 
