@@ -6,9 +6,7 @@ use rubicon::mock::{Answer, MockProvider, Rule, Script, chat_text};
 use rubicon::protocol::Dialect;
 use rubicon::serve::Server;
 
-use crate::harness::{
-    Answered, Http, client, path, post, provider, recordings, relay, relay_with, send, two, url,
-};
+use crate::harness::{Answered, Http, client, path, post, provider, recordings, relay, relay_with, send, two, url};
 use crate::streams::{Told, error_frame_of, is_stream, request_for, told};
 
 /// Pieces that a recording is sent in; 0: whole.
@@ -132,10 +130,9 @@ async fn what_the_standard_allows_passes_as_it_is() {
             for split in [0, 1, 2, 3] {
                 let answer = |body: String| Answer::sse().split(split).text(&(body + &end));
                 let held = sent.replace('\u{feff}', "");
-                let a = provider(
-                    Rule::new("a").answer(answer(sent.clone())).answer(answer(format!("{preamble}{held}"))),
-                )
-                .await;
+                let a =
+                    provider(Rule::new("a").answer(answer(sent.clone())).answer(answer(format!("{preamble}{held}"))))
+                        .await;
                 let relay = relay(&two(&a, &a, "")).await;
                 for before in ["", preamble] {
                     let got = one(&relay, &client, Dialect::ChatCompletions, "m", 1).await;
@@ -204,7 +201,10 @@ async fn only_listed_headers_go_up() {
     let a = provider(Rule::new("a").answer(chat_text(&["x"]))).await;
     let config = format!(
         "[[client]]\nname = \"c\"\nkeys = [\"env:CALLER\"]\nworkflows = [\"default\"]\n{}",
-        two(&a, &a, "").replace("[provider.a]\n", "[provider.a]\napi_key = \"env:UP\"\nforward_headers = [\"x-forwarded-by-wish\"]\n")
+        two(&a, &a, "").replace(
+            "[provider.a]\n",
+            "[provider.a]\napi_key = \"env:UP\"\nforward_headers = [\"x-forwarded-by-wish\"]\n"
+        )
     );
     let relay = relay_with(&config, &BTreeMap::from([("CALLER", "caller-word"), ("UP", "provider-word")])).await;
     let listed = [

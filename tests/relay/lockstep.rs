@@ -68,7 +68,8 @@ async fn in_step(relay: &Server, a: &MockProvider, client: &reqwest::Client, dia
 }
 
 async fn all(dialect: Dialect, folder: &str, http: Http) {
-    let all: Vec<Told> = recordings(folder).into_iter().filter(is_stream).map(|recording| told(dialect, &recording)).collect();
+    let all: Vec<Told> =
+        recordings(folder).into_iter().filter(is_stream).map(|recording| told(dialect, &recording)).collect();
     if all.is_empty() {
         return;
     }
@@ -117,9 +118,18 @@ async fn a_torn_event_waits_for_its_own_end_only() {
     for http in [Http::One, Http::Two] {
         let event = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"x\"}}]}\n\n";
         let (first, second) = event.split_at(20);
-        let a = provider(Rule::new("a").answer(
-            Answer::sse().text(event).gate("half").text(first).gate("whole").text(second).gate("never").text("data: [DONE]\n\n"),
-        ))
+        let a = provider(
+            Rule::new("a").answer(
+                Answer::sse()
+                    .text(event)
+                    .gate("half")
+                    .text(first)
+                    .gate("whole")
+                    .text(second)
+                    .gate("never")
+                    .text("data: [DONE]\n\n"),
+            ),
+        )
         .await;
         let relay = relay(&two(&a, &a, "")).await;
         let send = client(http)
@@ -128,14 +138,16 @@ async fn a_torn_event_waits_for_its_own_end_only() {
             .body(request_for(Dialect::ChatCompletions, "m", 1))
             .send();
         let mut response = tokio::time::timeout(PATIENCE, send).await.expect("in time").expect("a head");
-        let next = tokio::time::timeout(PATIENCE, response.chunk()).await.expect("in time").expect("data").expect("data");
+        let next =
+            tokio::time::timeout(PATIENCE, response.chunk()).await.expect("in time").expect("data").expect("data");
         assert_eq!(next, event);
         assert!(a.open_gate("half", 1));
         // Half an event is nothing, however long it lies there.
         let half = tokio::time::timeout(Duration::from_millis(200), response.chunk()).await;
         assert!(half.is_err(), "{half:?}");
         assert!(a.open_gate("whole", 1));
-        let next = tokio::time::timeout(PATIENCE, response.chunk()).await.expect("in time").expect("data").expect("data");
+        let next =
+            tokio::time::timeout(PATIENCE, response.chunk()).await.expect("in time").expect("data").expect("data");
         assert_eq!(next, event);
     }
 }

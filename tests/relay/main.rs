@@ -5,6 +5,7 @@
 mod bytes;
 mod cuts;
 mod harness;
+mod holds;
 mod lockstep;
 mod smoke;
 mod streams;
