@@ -200,16 +200,24 @@ impl Run {
             Ok(response) => response,
             Err(end) => return end,
         };
-        if !is_event_stream(response.headers()) {
-            return self.not_a_stream(candidate, response, bound).await;
-        }
         let max = self.job.app.settings.server.max_event_bytes;
-        let (head, body) = response.into_parts();
+        let (head, mut body) = response.into_parts();
+        let mut splitter = SseSplitter::new(SseLimits { line_bytes_max: max, event_bytes_max: max });
+        if !is_event_stream(&head.headers) {
+            match self.wait_held(looks_like_sse(&mut body), bound.until).await {
+                Waited::Stopped => return AttemptEnd::Stopped,
+                Waited::TimedOut => {
+                    return self.failed(candidate, &Evidence::Silence(bound.timer), Usage::default(), bound);
+                }
+                Waited::Ready((begun, true)) => splitter.push(begun.bytes),
+                Waited::Ready((begun, false)) => return self.not_a_stream(candidate, &head, begun, body, bound).await,
+            }
+        }
         let upstream = Upstream {
             body,
             headers: head.headers,
             status: head.status,
-            splitter: SseSplitter::new(SseLimits { line_bytes_max: max, event_bytes_max: max }),
+            splitter,
             reader: self.dialect.stream_reader(self.job.contract.facts.choices),
             lenient: route.provider.terminal == Terminal::Lenient,
             events: 0,
@@ -220,9 +228,15 @@ impl Run {
     }
 
     /// A 2xx that is no event stream though one was asked for: an error object, or a broken contract.
-    async fn not_a_stream(&mut self, candidate: usize, response: Response<Incoming>, bound: Bound) -> AttemptEnd {
-        let (head, body) = response.into_parts();
-        let read = match self.wait_held(read_bounded(body, ERROR_BODY_BYTES_MAX), bound.until).await {
+    async fn not_a_stream(
+        &mut self,
+        candidate: usize,
+        head: &http::response::Parts,
+        begun: ReadBody,
+        body: Incoming,
+        bound: Bound,
+    ) -> AttemptEnd {
+        let read = match self.wait_held(read_on(begun, body, ERROR_BODY_BYTES_MAX), bound.until).await {
             Waited::Stopped => return AttemptEnd::Stopped,
             Waited::TimedOut => {
                 return self.failed(candidate, &Evidence::Silence(bound.timer), Usage::default(), bound);
@@ -511,6 +525,35 @@ enum Flow {
     Over,
 }
 
+/// Reads until it is plain whether a body is SSE that only has another content type (the official SDKs do not look at it, and a
+/// recorded answer has `application/json`); gives what was read: a few undecided bytes and one read.
+async fn looks_like_sse(body: &mut Incoming) -> (ReadBody, bool) {
+    let mut bytes = bytes::BytesMut::new();
+    let (mut sse, mut broken) = (None, false);
+    while sse.is_none() {
+        match next_chunk(body).await {
+            Some(Ok(chunk)) => bytes.extend_from_slice(&chunk),
+            ended => {
+                broken = ended.is_some();
+                break;
+            }
+        }
+        sse = starts_like_sse(&bytes);
+    }
+    (ReadBody { bytes: bytes.freeze(), broken, over: false }, sse == Some(true))
+}
+
+/// Whether bytes begin with a comment or a field of SSE; `None`: too few to tell.
+fn starts_like_sse(bytes: &[u8]) -> Option<bool> {
+    const STARTS: [&[u8]; 5] = [b":", b"data:", b"event:", b"id:", b"retry:"];
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    if STARTS.iter().any(|start| bytes.starts_with(start)) {
+        return Some(true);
+    }
+    let may = STARTS.iter().any(|start| start.starts_with(bytes)) || b"\xef\xbb\xbf".starts_with(bytes);
+    (!may).then_some(false)
+}
+
 /// A missing content type is given the benefit of the doubt; any other than SSE is not.
 fn is_event_stream(headers: &HeaderMap) -> bool {
     headers.get(CONTENT_TYPE).is_none_or(|value| {
@@ -545,10 +588,18 @@ pub(super) struct ReadBody {
 }
 
 /// Reads a body up to `max` bytes.
-pub(super) async fn read_bounded(mut body: Incoming, max: usize) -> ReadBody {
-    let mut bytes = bytes::BytesMut::new();
-    let (mut broken, mut over) = (false, false);
-    while let Some(read) = next_chunk(&mut body).await {
+pub(super) async fn read_bounded(body: Incoming, max: usize) -> ReadBody {
+    read_on(ReadBody { bytes: Bytes::new(), broken: false, over: false }, body, max).await
+}
+
+/// The same for a body of which `begun` was read.
+async fn read_on(begun: ReadBody, mut body: Incoming, max: usize) -> ReadBody {
+    let mut bytes = bytes::BytesMut::from(begun.bytes.get(..max).unwrap_or(&begun.bytes));
+    let (mut broken, mut over) = (begun.broken, begun.bytes.len() > max);
+    while !broken
+        && !over
+        && let Some(read) = next_chunk(&mut body).await
+    {
         let Ok(chunk) = read else {
             broken = true;
             break;
@@ -556,9 +607,6 @@ pub(super) async fn read_bounded(mut body: Incoming, max: usize) -> ReadBody {
         let room = max - bytes.len();
         over = chunk.len() > room;
         bytes.extend_from_slice(chunk.get(..room).unwrap_or(&chunk));
-        if over {
-            break;
-        }
     }
     ReadBody { bytes: bytes.freeze(), broken, over }
 }
@@ -627,5 +675,36 @@ impl Waits {
             Poll::Pending
         })
         .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::starts_like_sse;
+
+    #[test]
+    fn an_event_stream_is_known_by_its_start() {
+        for (bytes, sse) in [
+            (&b""[..], None),
+            (b"d", None),
+            (b"data", None),
+            (b"data:", Some(true)),
+            (b"data: {}\n\n", Some(true)),
+            (b"event: message_start\n", Some(true)),
+            (b": comment", Some(true)),
+            (b"id: 1", Some(true)),
+            (b"retry: 5", Some(true)),
+            (b"\xef\xbb", None),
+            (b"\xef\xbb\xbf", None),
+            (b"\xef\xbb\xbfdata:", Some(true)),
+            (b"\xef\xbb\xbf{", Some(false)),
+            (b"{\"error\":", Some(false)),
+            (b"<html>", Some(false)),
+            (b"\n", Some(false)),
+            (b"date: x", Some(false)),
+            (b"datum", Some(false)),
+        ] {
+            assert_eq!(starts_like_sse(bytes), sse, "{}", String::from_utf8_lossy(bytes));
+        }
     }
 }

@@ -33,6 +33,11 @@ const CUT_MAX: Duration = Duration::from_secs(6);
 /// A pause after an accept that failed for want of descriptors or memory: trying at once would spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
+/// Bytes that the kernel may hold unsent for one client. Left to itself it takes megabytes from a slow reader's stream, and then
+/// nothing until a third of that is gone: memory that nobody bounds, and an abort that takes a slow reader for a dead one.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const UNSENT_BYTES_MAX: u32 = 32 * 1024;
+
 /// HTTP/2 streams one client connection may have open.
 const H2_STREAMS_MAX: u32 = 1000;
 
@@ -184,6 +189,10 @@ impl Acceptor {
     fn connection(&self, stream: TcpStream) {
         if stream.set_nodelay(true).is_err() {
             return; // It is gone already.
+        }
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        if let Err(error) = socket2::SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT_BYTES_MAX) {
+            tracing::debug!(%error, "the kernel's buffer stays as it is");
         }
         let transport = Transport::default();
         let io = TokioIo::new(ClientIo::new(stream, transport.clone(), self.app.tasks.clone()));

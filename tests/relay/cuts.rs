@@ -400,6 +400,29 @@ async fn a_slow_http2_reader_gets_its_frame() {
     .await;
 }
 
+/// What waits for a reader that takes nothing is bounded, in the relay and in the kernel, and the rest stays at the provider.
+#[tokio::test]
+async fn a_reader_that_takes_nothing_costs_little() {
+    const EVENT: u64 = 16 * 1024;
+    let (_a, relay) = a_relay(many(1024, usize::try_from(EVENT).expect("small"), Abort::Fin)).await;
+    let client = client(Http::One);
+    let mut got =
+        client.post(url(&relay, path(Dialect::ChatCompletions))).body(request(Dialect::ChatCompletions, true));
+    got = got.header("content-type", "application/json");
+    let response = tokio::time::timeout(PATIENCE, got.send()).await.expect("in time").expect("a head");
+    let operation = format!("/v1/operations/{}", response.headers()["rubicon-operation-id"].to_str().expect("visible"));
+    // Until nothing moves any more.
+    let (mut after, mut still) = (0, 0);
+    while still < 5 {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let now = send(client.get(url(&relay, &operation))).await.json()["after"].as_u64().expect("a number");
+        still = if now == after && now > 0 { still + 1 } else { 0 };
+        after = now;
+    }
+    // This client's own window and buffers are the larger part.
+    assert!(after * EVENT < 2 * 1024 * 1024, "{after} events are on their way to a reader that takes none");
+}
+
 /// A reader that takes nothing for a while, with all the windows and buffers full, and then reads on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reader_that_pauses_gets_its_frame() {

@@ -12,6 +12,7 @@ mod demo;
 mod examples;
 mod failures;
 mod harness;
+mod holds;
 mod leaving;
 mod lockstep;
 mod operations;
