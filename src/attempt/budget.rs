@@ -96,3 +96,82 @@ impl Budget {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::settings::SideEffects;
+
+    fn budget(change: impl FnOnce(&mut Envelope)) -> Budget {
+        let second = Duration::from_secs(1);
+        let mut envelope = Envelope {
+            deadline: second,
+            deadline_reasoning: second,
+            answer_deadline: second,
+            stream: None,
+            max_attempts: 3,
+            max_added_latency: None,
+            max_cost_usd: None,
+            side_effects: SideEffects::ReadOnly,
+            repeat_unanswered: true,
+        };
+        change(&mut envelope);
+        Budget::new(Instant::now(), Duration::from_secs(10), envelope, 0)
+    }
+
+    const NOTHING: Duration = Duration::ZERO;
+
+    #[test]
+    fn attempts_of_all_layers_count() {
+        for (own, elsewhere, left) in [
+            (0, 0, true),
+            (2, 0, true),
+            (3, 0, false),
+            (1, 1, true),
+            (1, 2, false),
+            (0, 3, false),
+            (1, u32::MAX, false),
+        ] {
+            let budget = Budget { attempts: own, attempts_elsewhere: elsewhere, ..budget(|_| {}) };
+            assert_eq!(budget.attempts_left(), left, "{own} {elsewhere}");
+            let refused = budget.check(budget.admitted, NOTHING, 0.0).err();
+            assert_eq!(refused, (!left).then_some(Exhausted::Attempts), "{own} {elsewhere}");
+        }
+    }
+
+    #[test]
+    fn time_is_for_the_start_and_the_need() {
+        let budget = budget(|envelope| envelope.max_added_latency = Some(Duration::from_secs(4)));
+        let s = Duration::from_secs;
+        let ms = Duration::from_millis;
+        for (start, need, refused) in [
+            (s(0), s(10), None),
+            (s(0), s(10) + ms(1), Some(Exhausted::Deadline)),
+            (s(4), s(6), None),
+            // What is too late and added too much is too late first.
+            (s(9), s(2), Some(Exhausted::Deadline)),
+            (s(4) + ms(1), s(1), Some(Exhausted::AddedLatency)),
+        ] {
+            assert_eq!(budget.check(budget.admitted + start, need, 0.0).err(), refused, "{start:?} {need:?}");
+        }
+    }
+
+    #[test]
+    fn money_is_reserved_and_settled() {
+        let mut budget = budget(|envelope| envelope.max_cost_usd = Some(0.3));
+        budget.begin(0.2);
+        assert_eq!((budget.affords(0.1), budget.affords(0.11)), (true, false), "0.2 is reserved");
+        budget.settle(0.2, None);
+        assert!(!budget.affords(0.11), "not known: it counts as its estimate");
+        budget.begin(0.1);
+        budget.settle(0.1, Some(0.02));
+        assert_eq!((budget.affords(0.08), budget.affords(0.09)), (true, false), "0.2 and 0.02 are spent");
+        budget.settle(0.2, Some(0.0));
+        assert_eq!((budget.affords(0.28), budget.affords(0.29)), (true, false), "proved not to have run");
+        assert_eq!(budget.check(budget.admitted, NOTHING, 0.29), Err(Exhausted::Cost));
+        // Dearer than estimated: the next one feels it.
+        budget.settle(0.0, Some(1.0));
+        assert!(!budget.affords(0.0));
+        assert!(self::budget(|_| {}).affords(1e12), "no limit");
+    }
+}

@@ -203,16 +203,19 @@ fn options(s: &Situation<'_>, allowed: Actions) -> Vec<(usize, Duration)> {
 
 /// Candidates of a role (the primary counts among the equivalents of whoever failed) that were not asked yet.
 fn untried<'a>(s: &'a Situation<'_>, allowed: Actions, role: Role) -> impl Iterator<Item = (usize, Duration)> + 'a {
-    let failed_provider = s.plan.candidates.get(s.failed).map(|candidate| candidate.route.provider.name.clone());
+    // "At another provider": other than every one that lacks the model or broke the contract, not only the last.
+    let without = s.plan.candidates.iter().zip(s.tried);
+    let without: Vec<_> = without
+        .filter(|(_, tried)| tried.class.is_some_and(|class| actions(class).other_provider_only))
+        .map(|(candidate, _)| &candidate.route.provider.name)
+        .collect();
     s.plan.candidates.iter().enumerate().filter_map(move |(index, candidate)| {
         let fits_role = match role {
             Role::Alternate => candidate.role == Role::Alternate,
             Role::Primary | Role::Equivalent => candidate.role != Role::Alternate,
         };
         let fresh = s.tried.get(index).is_none_or(|tried| tried.attempts == 0);
-        let elsewhere = !allowed.other_provider_only
-            || role == Role::Alternate
-            || failed_provider.as_ref() != Some(&candidate.route.provider.name);
+        let elsewhere = role == Role::Alternate || !without.contains(&&candidate.route.provider.name);
         (fits_role && fresh && elsewhere && allowed.equivalent).then_some((index, Duration::ZERO))
     })
 }

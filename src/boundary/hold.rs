@@ -1,7 +1,7 @@
 //! Counts what is held before the boundary, so that it has a bound; the frames themselves lie with the driver.
 //!
-//! Lifecycle events count against the workflow's `hold` limits. Pings do not (SPEC section 5), but their number has a
-//! bound of its own past which they are dropped: a provider that pings for ever holds nothing. Reasoning that is declared not visible has
+//! Lifecycle events count against the workflow's `hold` limits. Pings do not (SPEC section 5), but their number and bytes have
+//! bounds of their own past which they are dropped: a provider that pings for ever holds nothing. Reasoning that is declared not visible has
 //! its own, larger limit.
 
 /// 8 MiB of reasoning text may be held where `reasoning = "hold"` (SPEC section 5); the longest recorded one is 1.6 MB.
@@ -9,6 +9,9 @@ pub const REASONING_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
 /// Pings held for one attempt: at one in 15 s this is 17 hours, far past any `first_output_ms`.
 pub const PINGS_MAX: u64 = 4096;
+
+/// Bytes of pings held for one attempt: one has 40 bytes, but a provider may say what it likes.
+pub const PING_BYTES_MAX: u64 = 1024 * 1024;
 
 /// `hold = { max_events, max_bytes }`.
 #[derive(Clone, Copy, Debug)]
@@ -50,13 +53,14 @@ pub struct Hold {
     events: u64,
     bytes: u64,
     pings: u64,
+    ping_bytes: u64,
     reasoning_bytes: u64,
 }
 
 impl Hold {
     /// Nothing held.
     pub fn new(limits: HoldLimits) -> Self {
-        Self { limits, events: 0, bytes: 0, pings: 0, reasoning_bytes: 0 }
+        Self { limits, events: 0, bytes: 0, pings: 0, ping_bytes: 0, reasoning_bytes: 0 }
     }
 
     /// Starts anew.
@@ -73,9 +77,13 @@ impl Hold {
     pub fn count(&mut self, kept: Kept, bytes: usize) -> Fit {
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
         match kept {
-            Kept::Ping if self.pings >= PINGS_MAX => Fit::Surplus,
             Kept::Ping => {
+                let total = self.ping_bytes.saturating_add(bytes);
+                if self.pings >= PINGS_MAX || total > PING_BYTES_MAX {
+                    return Fit::Surplus;
+                }
                 self.pings += 1;
+                self.ping_bytes = total;
                 Fit::Held
             }
             Kept::Reasoning => {
@@ -109,10 +117,18 @@ mod tests {
     fn pings_past_their_bound_are_dropped() {
         let mut hold = Hold::new(HoldLimits { events_max: 1, bytes_max: 10 });
         for _ in 0..PINGS_MAX {
-            assert_eq!(hold.count(Kept::Ping, 1000), Fit::Held);
+            assert_eq!(hold.count(Kept::Ping, 40), Fit::Held);
         }
         assert_eq!(hold.count(Kept::Ping, 1), Fit::Surplus);
         assert_eq!(hold.count(Kept::Event, 10), Fit::Held, "pings took nothing of the events' room");
+    }
+
+    #[test]
+    fn large_pings_are_dropped_too() {
+        let mut hold = Hold::new(HoldLimits { events_max: 1, bytes_max: 10 });
+        assert_eq!(hold.count(Kept::Ping, usize::MAX), Fit::Surplus);
+        let half = usize::try_from(PING_BYTES_MAX / 2).unwrap();
+        assert_eq!([(); 3].map(|()| hold.count(Kept::Ping, half)), [Fit::Held, Fit::Held, Fit::Surplus]);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! callers and logs (SPEC section 12: no secret in a log, an error or a page). Three nets, because one is not enough:
 //! known prefixes, what follows a word like "key:" or "Bearer", and long runs of mixed letters and digits. A wrong hit
 //! costs a word of a message, a miss costs a key. One pass, linear. Not here: the relay's own configured keys, which the
-//! caller knows and can replace exactly.
+//! caller knows and replaces exactly ([`super::Said::mask_exactly`]).
 
 use std::borrow::Cow;
 

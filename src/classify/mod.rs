@@ -147,6 +147,24 @@ pub struct Said {
     pub param: Option<serde_json::Value>,
 }
 
+impl Said {
+    /// Takes a known key out, however little it looks like one: a provider may quote what it was sent.
+    pub fn mask_exactly(&mut self, key: &str) {
+        if key.is_empty() {
+            return;
+        }
+        let texts = [&mut self.code, &mut self.param].into_iter().filter_map(|value| match value {
+            Some(serde_json::Value::String(text)) => Some(text),
+            _ => None,
+        });
+        for text in texts.chain(&mut self.kind).chain(&mut self.message) {
+            if text.contains(key) {
+                *text = text.replace(key, mask::MASK);
+            }
+        }
+    }
+}
+
 /// Judges a failed attempt as one before the boundary; how far it had come is for the caller to add.
 ///
 /// Never fails: what nothing fits is [`Class::Unclassified`]. Takes time linear in the evidence, which is bounded.

@@ -132,6 +132,9 @@ impl Words {
 
     fn gather_plain(&mut self, body: &[u8]) {
         let text = String::from_utf8_lossy(body);
+        if text.contains(|c: char| c.is_control() && !c.is_whitespace()) {
+            return; // Compressed or binary: no words for anybody, and none to judge by.
+        }
         let html = text.trim_start().starts_with('<');
         let plain = if html { without_tags(&text) } else { text.split_whitespace().collect::<Vec<_>>().join(" ") };
         let head: String = mask(clip(&plain, MASKED_BYTES_MAX)).chars().take(PLAIN_CHARS_MAX).collect();

@@ -19,6 +19,8 @@ mod raw;
 pub mod secret;
 pub mod settings;
 #[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
 mod tests;
 
 use std::io::{self, IsTerminal as _, Read as _};

@@ -68,12 +68,14 @@ impl Demo {
         let primary = start(script(&|scene| scene.primary(broken == Some(scene)))).await?;
         let secondary = start(script(&|scene| scene.secondary())).await?;
         let text = config_text(&primary, &secondary, broken);
-        let free = match tokio::net::TcpListener::bind(PREFERRED).await {
-            Ok(_) => PREFERRED, // Dropped here; in the worst case somebody else takes it in between, and the start says so.
-            Err(_) => "127.0.0.1:0",
+        let listening = async |at: &str| {
+            let settings = settings(&format!("[server]\nlisten = \"{at}\"\n{text}"))?;
+            Server::start(settings).await.map_err(|error| format!("the relay can't listen on {at}: {error}"))
         };
-        let relay = Server::start(settings(&format!("[server]\nlisten = \"{free}\"\n{text}"))?).await;
-        let relay = relay.map_err(|error| format!("the relay can't listen on {free}: {error}"))?;
+        let relay = match listening(PREFERRED).await {
+            Ok(relay) => relay,
+            Err(_) => listening("127.0.0.1:0").await?,
+        };
         Ok(Self { primary, secondary, relay, broken, only, json: options.json })
     }
 

@@ -202,3 +202,6 @@ fn pinned(q: &Question<'_>) -> Vec<Refusal> {
     }
     q.contract.facts.pins.iter().map(|field| Refusal::Pinned(field)).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -82,12 +82,25 @@ pub struct Reading {
     pub show: Show,
     /// It is the provider's error event; `show` has no meaning then.
     pub fault: Option<Fault>,
+    /// It is the dialect's terminal event by its form. Whether it really ends the stream ([`StreamReader::ending`]) is another
+    /// question: one that came too early must not reach a client, which would take the stream for whole.
+    pub terminal: bool,
 }
 
 impl Reading {
     /// An event that shows `show` and is no fault.
     pub fn of(show: Show) -> Self {
-        Self { show, fault: None }
+        Self { show, fault: None, terminal: false }
+    }
+
+    /// The dialect's terminal event.
+    pub fn terminal(show: Show) -> Self {
+        Self { show, fault: None, terminal: true }
+    }
+
+    /// The provider's error event.
+    pub fn fault(show: Show, fault: Fault) -> Self {
+        Self { show, fault: Some(fault), terminal: false }
     }
 }
 

@@ -12,15 +12,15 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 
-/// What the client is to get, in order: one head, then data, then the end or an abort.
+/// What the client is to get, in order: one head, then data, then the end or an abort with its frame.
 #[derive(Debug)]
 pub enum Out {
     /// The response head.
     Head(Head),
     /// Body bytes: whole events, or a whole JSON body.
     Data(Bytes),
-    /// The body must be aborted (never ended cleanly) once what went before is on the wire.
-    Abort,
+    /// The last words, a whole error frame; once it is on the wire the body is aborted (never ended cleanly).
+    Abort(Bytes),
 }
 
 /// A response head.
@@ -104,12 +104,12 @@ mod tests {
                 emitter.emit(Out::Data(Bytes::copy_from_slice(&[n]))).await;
                 tokio::task::yield_now().await;
             }
-            emitter.emit(Out::Abort).await;
+            emitter.emit(Out::Abort(Bytes::new())).await;
         });
         for n in 0u8..3 {
             assert!(matches!(driven.next().await, Some(Out::Data(data)) if data[..] == [n]));
         }
-        assert!(matches!(driven.next().await, Some(Out::Abort)));
+        assert!(matches!(driven.next().await, Some(Out::Abort(_))));
         assert!(driven.next().await.is_none());
         assert!(driven.next().await.is_none());
     }
@@ -119,7 +119,7 @@ mod tests {
         let (tx, rx) = tokio::sync::oneshot::channel::<()>();
         let mut driven = Driven::new(|emitter| async move {
             let _held = tx;
-            emitter.emit(Out::Abort).await;
+            emitter.emit(Out::Abort(Bytes::new())).await;
             std::future::pending::<()>().await;
         });
         assert!(driven.next().await.is_some());

@@ -2,6 +2,7 @@
 //!
 //! Every refusal here is an error in the caller's dialect, made before any provider is asked, and harms no other request.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
 use http::{HeaderMap, Request, StatusCode, Version};
 use http_body_util::BodyExt as _;
 use tokio::sync::{OwnedSemaphorePermit, watch};
-use tokio::time::timeout;
+use tokio::time::timeout_at;
 
 use crate::clock::{Instant, UnixMillis};
 use crate::config::settings::WorkflowSettings;
@@ -26,7 +27,7 @@ use crate::reply::Outward;
 
 use super::app::{App, random_id};
 use super::auth::Caller;
-use super::client_body::{ClientBody, WholeBody};
+use super::client_body::{ClientBody, Limits, WholeBody};
 use super::emit::{Driven, Head, Out};
 use super::idempotency::{Claim, Claimed, Stored};
 use super::operation::{Job, error_headers, run};
@@ -36,6 +37,9 @@ use super::transport::{InRequest, Transport};
 
 /// A request body that stops coming for this long is given up (408).
 const BODY_STALL_MAX: Duration = Duration::from_secs(30);
+
+/// A request body must be whole within this (408): 32 MiB at 56 KB/s. Else a byte now and then would hold a permit for years.
+const BODY_MAX: Duration = Duration::from_secs(600);
 
 /// What a handler answers: a response in any of three bodies.
 pub type Answer = Response<axum::body::Body>;
@@ -141,7 +145,7 @@ async fn admit(app: Arc<App>, endpoint: Endpoint, request: Request<axum::body::B
         let key = (caller.tenant.clone(), id.clone());
         match app.idempotency.claim(key, fingerprint, !stream, admitted) {
             Claimed::New(new) => claim = Some(new),
-            Claimed::Join(receiver) => return joined(receiver, &id, permit).await,
+            Claimed::Join(receiver) => return there(transport.as_ref(), joined(receiver, &id, permit)).await,
             Claimed::Replay(stored) => return Ok(replay(&stored, true)),
             other => return Err(key_refusal(&other).of(&id)),
         }
@@ -166,11 +170,17 @@ async fn admit(app: Arc<App>, endpoint: Endpoint, request: Request<axum::body::B
         claim,
     };
     let sender = job.claim.as_ref().and_then(Claim::sender);
+    let until = job.contract.envelope.stream.map(|stream| admitted + stream);
+    let limits = Limits { stop: job.operation.stop.clone(), until };
     let driven = Driven::new(|emitter| run(job, emitter));
     match sender {
         // Others may join a keyed answer, so it must not depend on this one's connection.
-        Some(sender) => detached(&app, driven, sender, permit).await,
-        None => Ok(respond(driven, transport, permit, in_request).await),
+        Some(sender) => there(transport.as_ref(), detached(&app, driven, sender, permit)).await,
+        None => {
+            let watched = transport.clone();
+            let answer = async { Ok(respond(&app, driven, transport, permit, in_request, limits).await) };
+            there(watched.as_ref(), answer).await
+        }
     }
 }
 
@@ -192,6 +202,15 @@ fn may_restart(app: &App, caller: &Caller, old: &OperationId) -> Result<(), Refu
         return Err(refusal);
     }
     Ok(())
+}
+
+/// Waits for an answer as long as there is somebody to take it; dropping it cancels what it waits for.
+async fn there(
+    transport: Option<&Transport>,
+    answer: impl Future<Output = Result<Answer, Refusal>>,
+) -> Result<Answer, Refusal> {
+    let Some(transport) = transport else { return answer.await };
+    transport.while_there(answer).await.unwrap_or_else(|| Err(Refusal::new(400, "client_gone", "The client left.")))
 }
 
 fn denied(denied: super::auth::Denied) -> Refusal {
@@ -233,8 +252,9 @@ async fn read_body(mut body: axum::body::Body, max: usize) -> Result<Bytes, Refu
         return Err(too_large());
     }
     let mut bytes = BytesMut::new();
+    let whole_by = Instant::now() + BODY_MAX;
     loop {
-        let frame = timeout(BODY_STALL_MAX, body.frame())
+        let frame = timeout_at(whole_by.min(Instant::now() + BODY_STALL_MAX), body.frame())
             .await
             .map_err(|_| Refusal::new(408, "request_timeout", "The request body stopped coming."))?;
         match frame {
@@ -366,16 +386,20 @@ fn register(
 
 /// Turns a driver into a response: its head when it comes, then the rest as the body.
 async fn respond(
+    app: &App,
     mut driven: Driven,
     transport: Option<Transport>,
     permit: OwnedSemaphorePermit,
     in_request: Option<InRequest>,
+    limits: Limits,
 ) -> Answer {
     let Some(head) = first_head(&mut driven).await else { return no_answer() };
     let streamed =
         head.headers.get(CONTENT_TYPE).is_some_and(|value| value.as_bytes().starts_with(b"text/event-stream"));
     let body = if streamed {
-        axum::body::Body::new(ClientBody::new(driven, transport, Some(permit), in_request))
+        let (body, watch) = ClientBody::new(driven, transport, permit, in_request, limits);
+        app.tasks.spawn(watch);
+        axum::body::Body::new(body)
     } else {
         axum::body::Body::new(WholeBody::new(rest(&mut driven).await, permit, in_request))
     };
@@ -386,7 +410,7 @@ async fn first_head(driven: &mut Driven) -> Option<Head> {
     loop {
         match driven.next().await? {
             Out::Head(head) => return Some(head),
-            Out::Data(_) | Out::Abort => {}
+            Out::Data(_) | Out::Abort(_) => {}
         }
     }
 }
@@ -550,4 +574,24 @@ pub async fn method_not_allowed(request: Request<axum::body::Body>) -> Answer {
 
 fn dialect_of(path: &str) -> Dialect {
     if path.starts_with("/v1/messages") { Dialect::AnthropicMessages } else { Dialect::ChatCompletions }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_stalls_or_trickles_is_given_up() {
+        for (pause, gives_up) in [(40, 30), (20, 600)] {
+            let trickle = futures_util::stream::unfold((), move |()| async move {
+                tokio::time::sleep(Duration::from_secs(pause)).await;
+                Some((Ok::<_, std::convert::Infallible>(Bytes::from_static(b" ")), ()))
+            });
+            let began = Instant::now();
+            let Err(refusal) = read_body(axum::body::Body::from_stream(trickle), 1 << 20).await else {
+                panic!("a body without an end was read")
+            };
+            assert_eq!((refusal.failure.status, began.elapsed().as_secs()), (408, gives_up));
+        }
+    }
 }

@@ -2,13 +2,14 @@
 //!
 //! `handler.rs` takes the request in (auth, limits, contract), `operation.rs` runs its attempts, `stream.rs` and `answer.rs` are one
 //! attempt each (streamed, whole), `emit.rs` joins the driver to the response body, `client_body.rs` writes that body and
-//! aborts it where it must, `outward.rs` says what a caller is told. `operations.rs`, `idempotency.rs` and `observe.rs` are what
+//! aborts it where it must, `client_io.rs` is the client's socket and `transport.rs` what is known of it, `outward.rs` says what a caller is told. `operations.rs`, `idempotency.rs` and `observe.rs` are what
 //! outlives a request.
 
 pub mod answer;
 pub mod app;
 pub mod auth;
 pub mod client_body;
+pub mod client_io;
 pub mod emit;
 pub mod handler;
 pub mod idempotency;

@@ -113,13 +113,17 @@ pub async fn run(job: Job, emit: Emitter) {
         over: false,
     };
     run.drive().await;
-    run.over = true;
 }
 
 impl Drop for Run {
     fn drop(&mut self) {
-        if !self.over {
-            // The body was dropped: the client left, and everything this owned (the upstream too) goes with it.
+        // The body was dropped before its end: the client left, or took nothing any more while it was stopped. Everything this
+        // owned (the upstream too) goes with it.
+        if self.job.operation.was_stopped() {
+            self.ended(State::Stopped, "stopped", None, vec!["restart"]);
+        } else if self.job.operation.stop.is_cancelled() {
+            self.ended(State::Interrupted, "shutting_down", None, vec!["restart"]);
+        } else {
             self.ended(State::Interrupted, "client_gone", None, vec!["restart"]);
         }
     }
@@ -319,7 +323,11 @@ impl Run {
             ambiguous_429_is_rate_limit: self.route(candidate).provider.ambiguous_429_is_rate_limit,
             now: UnixMillis::now(),
         };
-        classify::classify(evidence, &context)
+        let mut verdict = classify::classify(evidence, &context);
+        if let Some(key) = &self.route(candidate).provider.api_key {
+            verdict.said.mask_exactly(key.expose());
+        }
+        verdict
     }
 
     pub(super) fn facts(&self) -> outward::Facts<'_> {
@@ -332,7 +340,14 @@ impl Run {
     }
 
     async fn refuse(&mut self, stop: Stop, class: Class, verdict: &Verdict) {
-        let failure = outward::refused(&self.facts(), stop, class, Some(verdict));
+        let mut failure = outward::refused(&self.facts(), stop, class, Some(verdict));
+        if failure.rubicon.retryable {
+            // The caller may come again as soon as the first of the routes is ready (FIELD_CASES F91).
+            let now = Instant::now();
+            let waits = self.tried.iter().filter_map(|tried| tried.ready_at);
+            let least = waits.map(|at| at.saturating_duration_since(now)).min();
+            failure.rubicon.retry_after_ms = least.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
+        }
         self.ended(State::Failed, &failure.rubicon.reason.clone(), Some(class), failure_actions(&failure));
         self.send_refusal(failure, true).await;
     }
@@ -366,8 +381,7 @@ impl Run {
         }
         if self.boundary.phase() == Phase::HeadSent {
             failure.rubicon.would_be_status = Some(failure.status);
-            self.emit.emit(Out::Data(self.dialect.error_frame(&failure))).await;
-            return self.emit.emit(Out::Abort).await;
+            return self.emit.emit(Out::Abort(self.dialect.error_frame(&failure))).await;
         }
         self.emit.emit(Out::Head(head)).await;
         self.emit.emit(Out::Data(body)).await;
@@ -441,7 +455,11 @@ impl Run {
     }
 
     /// Notes the end.
-    pub(super) fn ended(&self, state: State, reason: &str, class: Option<Class>, actions: Vec<&'static str>) {
+    pub(super) fn ended(&mut self, state: State, reason: &str, class: Option<Class>, actions: Vec<&'static str>) {
+        // The first end is the end: a body that is dropped after its last words is no client that left.
+        if std::mem::replace(&mut self.over, true) {
+            return;
+        }
         let at_ms = self.since_admission();
         self.job.operation.update(|known| {
             known.state = state;
@@ -476,6 +494,7 @@ fn failure_actions(failure: &Outward) -> Vec<&'static str> {
 /// Headers of an error answer. `final_word`: the relay has spent the budget, an SDK must not multiply it.
 pub fn error_headers(headers: &mut HeaderMap, failure: &Outward, final_word: bool) {
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     if final_word {
         headers.insert(HeaderName::from_static("x-should-retry"), HeaderValue::from_static("false"));
     }

@@ -181,7 +181,7 @@ pub fn interrupted(facts: &Facts<'_>, interruption: &Interruption<'_>) -> Outwar
     rubicon.provider_status = interruption.verdict.and_then(|verdict| verdict.provider_status);
     let words = said.and_then(|said| said.message.as_deref());
     let message = match words {
-        Some(words) => format!("The answer was interrupted: {words}"),
+        Some(words) => format!("The answer was interrupted: {}.", words.trim_end().trim_end_matches('.')),
         None => format!("The answer was interrupted: {}.", interruption.what),
     };
     let advice = if interruption.acted {
@@ -250,3 +250,6 @@ pub fn own(status: u16, code: &str, message: String, operation: Option<&Operatio
 
 /// What a shed request is told to wait.
 pub const SHED_RETRY_AFTER: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests;

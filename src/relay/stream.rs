@@ -28,8 +28,15 @@ use super::operation::{AttemptEnd, Failed, Run, Waited};
 use super::operations::State;
 use super::outward::{self, Interruption};
 
-/// A stream whose end was seen and whose socket stays open ends after this much silence (SPEC Annex, Streams).
+/// A lenient stream whose finish was seen and whose socket stays open ends after this much silence (SPEC Annex, Streams).
 const TRAILING_SILENCE: Duration = Duration::from_secs(2);
+
+/// After the dialect's own terminal event only the body's end is waited for (so that the connection can be used again), and a
+/// gateway's tail; nobody needs either, so not for long.
+const TERMINAL_LINGER: Duration = Duration::from_millis(250);
+
+/// How long the rest of an error answer is waited for: its status is known, its words only help, and a fallback waits.
+const ERROR_BODY_WAIT: Duration = Duration::from_secs(2);
 
 /// The timer that bounds an attempt while nothing is shown.
 #[derive(Clone, Copy)]
@@ -57,12 +64,29 @@ struct Upstream {
 impl Upstream {
     /// Whether what was seen is an end by the provider's `terminal`.
     fn complete(&self) -> bool {
+        self.linger().is_some()
+    }
+
+    /// How long to wait on once the end was seen; `None` before it.
+    fn linger(&self) -> Option<Duration> {
         match self.reader.ending() {
-            Ending::Terminal => true,
-            Ending::Finished => self.lenient,
-            Ending::Open => false,
+            Ending::Terminal => Some(TERMINAL_LINGER),
+            Ending::Finished if self.lenient => Some(TRAILING_SILENCE),
+            Ending::Finished | Ending::Open => None,
         }
     }
+}
+
+/// What one block is.
+enum Judged {
+    /// For the boundary.
+    Input(Input),
+    /// The provider's own error event: replaced by the relay's frame, so not counted.
+    Fault(Fault),
+    /// A terminal event that came too early: a client that saw it would take the stream for whole.
+    EarlyEnd,
+    /// An event after the end, which belongs to no answer: what was sent is whole, and nothing more is.
+    PastTheEnd,
 }
 
 /// Why a committed stream is cut.
@@ -140,7 +164,8 @@ impl Run {
             return Ok(response);
         }
         let (head, body) = response.into_parts();
-        let body = match self.wait_held(read_bounded(body, ERROR_BODY_BYTES_MAX), bound.until).await {
+        let until = bound.until.min(Instant::now() + ERROR_BODY_WAIT);
+        let body = match self.wait_held(read_bounded(body, ERROR_BODY_BYTES_MAX), until).await {
             Waited::Stopped => return Err(AttemptEnd::Stopped),
             // The status alone is evidence enough.
             Waited::TimedOut => Bytes::new(),
@@ -205,6 +230,7 @@ impl Run {
     /// Before the boundary.
     async fn hold(&mut self, candidate: usize, mut upstream: Upstream, bound: Bound, began: Instant) -> AttemptEnd {
         let mut held: Vec<Bytes> = Vec::new();
+        let mut ends_at: Option<Instant> = None;
         loop {
             loop {
                 let block = match upstream.splitter.next_block() {
@@ -212,12 +238,17 @@ impl Run {
                     Ok(None) => break,
                     Err(_) => return self.lost(candidate, &upstream, &Evidence::BadFraming, bound),
                 };
-                let input = match input_of(&mut upstream, &block) {
-                    Ok(input) => input,
-                    Err(fault) => {
+                let input = match judge_block(&mut upstream, &block) {
+                    Judged::Input(input) => input,
+                    Judged::Fault(fault) => {
                         let evidence = Evidence::Fault { fault: &fault, headers: &upstream.headers };
                         return self.lost(candidate, &upstream, &evidence, bound);
                     }
+                    Judged::EarlyEnd => {
+                        let events = upstream.events;
+                        return self.lost(candidate, &upstream, &Evidence::Truncated { events }, bound);
+                    }
+                    Judged::PastTheEnd => return self.shown_nothing(candidate, &upstream, held).await,
                 };
                 let before = self.boundary.phase();
                 match self.boundary.take(input) {
@@ -239,8 +270,10 @@ impl Run {
                 }
             }
             // An answer may end without ever showing anything; its socket may stay open all the same.
-            let until =
-                if upstream.complete() { bound.until.min(Instant::now() + TRAILING_SILENCE) } else { bound.until };
+            if ends_at.is_none() {
+                ends_at = upstream.linger().map(|linger| Instant::now() + linger);
+            }
+            let until = ends_at.map_or(bound.until, |ends_at| bound.until.min(ends_at));
             let read = match self.wait_held(next_chunk(&mut upstream.body), until).await {
                 Waited::Stopped => return AttemptEnd::Stopped,
                 Waited::Ready(read) => read,
@@ -254,21 +287,26 @@ impl Run {
                 Some(Err(_)) if !upstream.complete() => {
                     return self.lost(candidate, &upstream, &Evidence::BodyCut, bound);
                 }
+                None | Some(Err(_)) if upstream.complete() => {
+                    return self.shown_nothing(candidate, &upstream, held).await;
+                }
                 None | Some(Err(_)) => {
-                    let before = self.boundary.phase();
-                    let complete = upstream.complete();
-                    if self.boundary.take(Input::UpstreamEnded { complete }) == Effect::ReleaseAndEnd {
-                        self.key_shown();
-                        self.accepted_in_silence(&upstream);
-                        self.release(candidate, &upstream, before, held).await;
-                        self.completed(&upstream);
-                        return AttemptEnd::Over;
-                    }
                     let events = upstream.events;
                     return self.lost(candidate, &upstream, &Evidence::Truncated { events }, bound);
                 }
             }
         }
+    }
+
+    /// A whole answer that shows nothing: released, and ended cleanly.
+    async fn shown_nothing(&mut self, candidate: usize, upstream: &Upstream, held: Vec<Bytes>) -> AttemptEnd {
+        let before = self.boundary.phase();
+        self.boundary.take(Input::UpstreamEnded { complete: true });
+        self.key_shown();
+        self.accepted_in_silence(upstream);
+        self.release(candidate, upstream, before, held).await;
+        self.completed(upstream);
+        AttemptEnd::Over
     }
 
     /// The attempt failed with nothing shown.
@@ -290,20 +328,23 @@ impl Run {
         let idle = self.job.plan.candidates.get(candidate).map_or(TRAILING_SILENCE, |c| c.route.timeouts.idle);
         let total = self.job.contract.envelope.stream.map(|stream| (self.job.operation.admitted + stream, stream));
         let mut waits = Waits::new(self.job.operation.stop.clone(), total);
+        let mut ends_at: Option<Instant> = None;
         let cut = loop {
+            let events = upstream.events;
             match self.forward_blocks(&mut upstream).await {
-                Ok(()) => {}
+                Ok(Flow::More) => {}
+                Ok(Flow::Over) => return self.over(&upstream),
                 Err(cut) => break cut,
             }
-            let (silence, ends) = if upstream.complete() { (TRAILING_SILENCE.min(idle), true) } else { (idle, false) };
+            // Only events put the end off (usage after a finish reason), never comments or pings of a socket that stays open.
+            if ends_at.is_none() || upstream.events > events {
+                ends_at = upstream.linger().map(|linger| Instant::now() + linger);
+            }
+            let silence = ends_at.map_or(idle, |ends_at| ends_at.saturating_duration_since(Instant::now()));
             match waits.chunk(&mut upstream.body, silence).await {
                 Read::Chunk(chunk) => upstream.splitter.push(chunk),
                 // What comes after the end was seen can only be its tail.
-                Read::Ended | Read::Broken | Read::Silent if ends => {
-                    self.boundary.take(Input::UpstreamEnded { complete: true });
-                    self.completed(&upstream);
-                    return AttemptEnd::Over;
-                }
+                Read::Ended | Read::Broken | Read::Silent if ends_at.is_some() => return self.over(&upstream),
                 Read::Ended => break Cut::Truncated,
                 Read::Broken => break Cut::Transport,
                 Read::Silent => break Cut::Idle(idle),
@@ -315,16 +356,25 @@ impl Run {
         AttemptEnd::Over
     }
 
+    /// A clean end after the provider's own.
+    fn over(&mut self, upstream: &Upstream) -> AttemptEnd {
+        self.boundary.take(Input::UpstreamEnded { complete: true });
+        self.completed(upstream);
+        AttemptEnd::Over
+    }
+
     /// Sends every whole block that has come.
-    async fn forward_blocks(&mut self, upstream: &mut Upstream) -> Result<(), Cut> {
+    async fn forward_blocks(&mut self, upstream: &mut Upstream) -> Result<Flow, Cut> {
         let mut ready: VecDeque<Bytes> = VecDeque::new();
         let result = loop {
             match upstream.splitter.next_block() {
-                Ok(None) => break Ok(()),
+                Ok(None) => break Ok(Flow::More),
                 Err(_) => break Err(Cut::Framing),
-                Ok(Some(block)) => match input_of(upstream, &block) {
-                    Err(fault) => break Err(Cut::Evidence(fault)),
-                    Ok(_) => ready.push_back(block.raw),
+                Ok(Some(block)) => match judge_block(upstream, &block) {
+                    Judged::Input(_) => ready.push_back(block.raw),
+                    Judged::Fault(fault) => break Err(Cut::Evidence(fault)),
+                    Judged::EarlyEnd => break Err(Cut::Truncated),
+                    Judged::PastTheEnd => break Ok(Flow::Over),
                 },
             }
         };
@@ -359,8 +409,7 @@ impl Run {
             self.ended(State::Interrupted, &failure.rubicon.reason.clone(), Some(class), actions);
             failure
         };
-        self.emit.emit(Out::Data(self.dialect.error_frame(&failure))).await;
-        self.emit.emit(Out::Abort).await;
+        self.emit.emit(Out::Abort(self.dialect.error_frame(&failure))).await;
     }
 
     fn describe(&self, candidate: usize, upstream: &Upstream, cut: &Cut) -> (String, Option<Verdict>) {
@@ -398,7 +447,7 @@ impl Run {
         });
     }
 
-    fn completed(&self, upstream: &Upstream) {
+    fn completed(&mut self, upstream: &Upstream) {
         self.note_usage(upstream);
         self.ended(State::Completed, "", None, vec!["none"]);
     }
@@ -410,21 +459,33 @@ fn compact(raw: Bytes) -> Bytes {
     if raw.len() <= SMALL { Bytes::copy_from_slice(&raw) } else { raw }
 }
 
-/// What one block is to the boundary; `Err` is the provider's own error event.
-fn input_of(upstream: &mut Upstream, block: &SseBlock) -> Result<Input, Fault> {
+/// Reads one block.
+fn judge_block(upstream: &mut Upstream, block: &SseBlock) -> Judged {
     match block.kind {
-        BlockKind::Comment => Ok(Input::Comment),
-        BlockKind::NoData => Ok(Input::NoData(block.raw.len())),
-        BlockKind::Event => {
-            let reading = upstream.reader.read(block.event_name(), &block.data());
-            if let Some(fault) = reading.fault {
-                return Err(fault); // Replaced by the relay's own frame, so not counted.
-            }
-            upstream.events += 1;
-            upstream.acted |= matches!(reading.show, Show::Effect { may_act: true });
-            Ok(Input::Event(reading.show, block.raw.len()))
-        }
+        BlockKind::Comment => return Judged::Input(Input::Comment),
+        BlockKind::NoData => return Judged::Input(Input::NoData(block.raw.len())),
+        BlockKind::Event => {}
     }
+    let over = upstream.reader.ending() == Ending::Terminal;
+    let reading = upstream.reader.read(block.event_name(), &block.data());
+    if over && !reading.terminal {
+        return Judged::PastTheEnd;
+    }
+    if let Some(fault) = reading.fault {
+        return Judged::Fault(fault);
+    }
+    if reading.terminal && !upstream.complete() {
+        return Judged::EarlyEnd;
+    }
+    upstream.events += 1;
+    upstream.acted |= matches!(reading.show, Show::Effect { may_act: true });
+    Judged::Input(Input::Event(reading.show, block.raw.len()))
+}
+
+/// Whether a committed stream goes on.
+enum Flow {
+    More,
+    Over,
 }
 
 /// A missing content type is given the benefit of the doubt; any other than SSE is not.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::routing::{any, get, post};
-use http::Request;
+use http::{Request, Version};
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
@@ -23,8 +23,9 @@ use tower_service::Service as _;
 
 use crate::config::settings::Settings;
 use crate::relay::app::App;
+use crate::relay::client_io::ClientIo;
 use crate::relay::handler;
-use crate::relay::transport::{ClientIo, Transport};
+use crate::relay::transport::Transport;
 
 /// After the grace limit, what was cut still has this long to bring its error frame out.
 const CUT_MAX: Duration = Duration::from_secs(6);
@@ -180,10 +181,18 @@ impl Acceptor {
         let router = self.router.clone();
         let service = hyper::service::service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(transport.clone());
-            let mut router = router.clone();
+            // Every request counts, whatever it is for: the connection of who only asks for health is no idle one.
+            let going_on = transport.begin(request.version() == Version::HTTP_2);
+            let (mut router, transport) = (router.clone(), transport.clone());
             async move {
+                let _going_on = going_on;
                 let response = router.call(request.map(axum::body::Body::new)).await;
-                response.map_err(|never: Infallible| match never {})
+                let response = response.map_err(|never: Infallible| match never {});
+                // A refusal is often made before the request's body was read.
+                if response.as_ref().is_ok_and(|response| !response.status().is_success()) {
+                    transport.linger();
+                }
+                response
             }
         });
         let (builder, closing) = (self.builder.clone(), self.closing.clone());

@@ -126,19 +126,14 @@ fn typed(error: Box<dyn std::error::Error + Send + Sync>) -> ConnectError {
         Ok(ours) => return *ours,
         Err(error) => error,
     };
-    let certificate = {
-        let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&*error);
-        let mut found = false;
-        while let Some(current) = cause {
-            let inner = current.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-            let tls = current
-                .downcast_ref::<rustls::Error>()
-                .or_else(|| inner.and_then(|inner| inner.downcast_ref::<rustls::Error>()));
-            found |= matches!(tls, Some(rustls::Error::InvalidCertificate(_)));
-            cause = current.source();
-        }
-        found
-    };
+    let mut certificate = false;
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&*error);
+    while let Some(current) = cause {
+        certificate |= matches!(current.downcast_ref(), Some(rustls::Error::InvalidCertificate(_)));
+        // An io::Error's `source` is that of the error it wraps, which itself is passed over; and hyper-rustls wraps twice.
+        let wrapped = current.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        cause = wrapped.map(|wrapped| wrapped as _).or_else(|| current.source());
+    }
     if certificate { ConnectError::Certificate(error) } else { ConnectError::Tls(error) }
 }
 

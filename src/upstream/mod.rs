@@ -70,6 +70,10 @@ impl Upstream {
         loop {
             let connection = capture_connection(&mut request);
             let error = match self.client.request(request).await {
+                // hyper's bound is that of a buffer that grows in steps: a head may be some way over it.
+                Ok(response) if head_bytes(response.headers()) > RESPONSE_HEAD_BYTES_MAX => {
+                    return Err(TransportFault::BadHead);
+                }
                 Ok(response) => return Ok(response),
                 Err(error) => error,
             };
@@ -82,20 +86,32 @@ impl Upstream {
     }
 }
 
+/// Bytes of header lines.
+fn head_bytes(headers: &http::HeaderMap) -> usize {
+    headers.iter().map(|(name, value)| name.as_str().len() + value.len() + ": \r\n".len()).sum()
+}
+
 /// Finds what went wrong in the chain of causes.
 fn fault_of(error: &hyper_util::client::legacy::Error, connection: &CaptureConnection) -> TransportFault {
     let mut cause: Option<&(dyn Error + 'static)> = Some(error);
+    let mut never_taken = false;
     while let Some(current) = cause {
         if let Some(connect) = current.downcast_ref::<ConnectError>() {
             return connect.fault();
         }
-        if let Some(http) = current.downcast_ref::<hyper::Error>()
-            && (http.is_parse() || http.is_parse_too_large() || http.is_parse_status())
-        {
-            return TransportFault::BadHead;
+        if let Some(http) = current.downcast_ref::<hyper::Error>() {
+            if http.is_parse() || http.is_parse_too_large() || http.is_parse_status() {
+                return TransportFault::BadHead;
+            }
+            never_taken |= http.is_canceled();
         }
         cause = current.source();
     }
-    let sent = Sent::of(connection).is_none_or(|sent| sent.since_last_read() > 0);
+    // Two witnesses: hyper gave the request back without taking it up, and the socket took nothing since the last answer. The
+    // socket alone is none: half a head or an interim answer that was read after the request would wipe its count.
+    let sent = !never_taken || Sent::of(connection).is_none_or(|sent| sent.since_last_read() > 0);
     TransportFault::Reset { sent }
 }
+
+#[cfg(test)]
+mod tests;

@@ -111,3 +111,6 @@ fn uri(base: &Uri, path: &str, query: Option<&str>) -> Result<Uri, http::Error> 
         .path_and_query(full)
         .build()
 }
+
+#[cfg(test)]
+mod tests;

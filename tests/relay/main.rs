@@ -2,9 +2,21 @@
 //! One binary, so that the workspace links once.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 
+mod answers;
+mod bad_input;
+mod budgets;
+mod bytes;
 mod child;
+mod cuts;
+mod demo;
 mod examples;
+mod failures;
 mod harness;
 mod leaving;
+mod lockstep;
+mod operations;
 mod raw;
+mod setup;
+mod slow;
 mod smoke;
+mod streams;

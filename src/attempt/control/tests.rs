@@ -176,6 +176,16 @@ fn model_and_contract_failures_go_to_another_provider_then_to_an_alternate() {
         assert_eq!(Case::new(&[A, B_SAME, X], class).decide(), go(2), "{class:?}");
         assert_eq!(Case::new(&[A, B_SAME], class).decide(), stop(Stop::NoEligibleFallback, class), "{class:?}");
         assert_eq!(Case::new(&[A], class).decide(), stop(Stop::NoEligibleFallback, class), "never the same again");
+        // Two providers broke it in turn: the first one's other route is not "another provider" for the second.
+        let both = |later: Class| {
+            Case::new(&[A, B_SAME, C, X], later).with(|case| {
+                case.tried[0].class = Some(class);
+                case.tried[2] = Tried { attempts: 1, class: Some(later), ready_at: None };
+                case.failed = 2;
+            })
+        };
+        assert_eq!(both(class).decide(), go(3), "{class:?}");
+        assert_eq!(both(Class::ProviderOverloaded).decide(), go(2), "{class:?}: again, and not to b");
     }
 }
 

@@ -214,7 +214,8 @@ impl StreamReader for Reader {
         match data {
             b"" if name == "ping" => return Reading::of(table::show("ping", "", Seen::Is(EMPTY))),
             b"" => return Reading::of(table::show("no data", "", Seen::Is(EMPTY))),
-            b"[DONE]" => return Reading::of(table::show("[DONE]", "", Seen::Is(EMPTY))),
+            // No end of this dialect, but some gateways send it after `message_stop`, and clients of theirs may stop at it.
+            b"[DONE]" => return Reading::terminal(table::show("[DONE]", "", Seen::Is(EMPTY))),
             _ => {}
         }
         let Ok(raw) = serde_json::from_slice::<&RawValue>(data) else {
@@ -254,7 +255,7 @@ impl StreamReader for Reader {
 }
 
 fn faulty(fault: Fault) -> Reading {
-    Reading { show: table::show("error", "", Seen::Is(EMPTY)), fault: Some(fault) }
+    Reading::fault(table::show("error", "", Seen::Is(EMPTY)), fault)
 }
 
 fn shows_delta(delta: Raw<'_>) -> Show {

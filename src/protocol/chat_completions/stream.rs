@@ -119,7 +119,7 @@ impl StreamReader for Reader {
         if data == b"[DONE]" {
             // The whole payload, never a part of it: tool arguments may hold the word (FIELD_CASES F33).
             self.done();
-            return says("[DONE]");
+            return Reading::terminal(says("[DONE]").show);
         }
         let named = whole("event", std::str::from_utf8(name).unwrap_or_default()).is_some_and(|row| row.when == FAULT);
         let json = valid(data);
@@ -135,7 +135,7 @@ impl StreamReader for Reader {
         };
         if is_fault {
             self.failed = true;
-            return Reading { show, fault: Some(fault::of_event(data)) };
+            return Reading::fault(show, fault::of_event(data));
         }
         let complete = self.finished & self.wanted == self.wanted && self.seen == self.finished && !self.beyond;
         if complete && !self.failed && self.ending == Ending::Open {

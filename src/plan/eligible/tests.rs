@@ -1,0 +1,438 @@
+//! One row a refusal: a configuration in which exactly that reason stands against the route, and the smallest change that
+//! takes it away. Read from config texts, so that a row is what somebody would write.
+
+use std::collections::BTreeSet;
+
+use super::*;
+use crate::config::testing::{TODAY, settings};
+use crate::contract::Endpoint;
+use crate::contract::headers::Asked;
+use crate::plan::{Plan, plan};
+use crate::protocol::Dialect;
+
+/// SPEC Annex, Routing: "Names of refusals are a closed, documented list". `capability` and `pinned` stand for their families.
+const SPEC_NAMES: [&str; 28] = [
+    "approval_missing",
+    "approval_expired",
+    "verification_missing",
+    "verification_expired",
+    "region",
+    "network",
+    "data_class",
+    "legal_entity",
+    "dialect",
+    "capability",
+    "context_too_large",
+    "pinned",
+    "killed",
+    "tripped",
+    "capacity",
+    "failover_limit",
+    "cost",
+    "time",
+    "failover_disabled",
+    "cross_model_disabled",
+    "class_blocked",
+    "side_effects",
+    "approval_stale",
+    "verification_stale",
+    "model_class",
+    "safety_profile",
+    "language",
+    "schema",
+];
+
+/// Every refusal of this build. The match makes a new one a compile error here.
+fn all() -> Vec<Refusal> {
+    use Refusal::*;
+    let all = vec![
+        FailoverDisabled,
+        CrossModelDisabled,
+        ApprovalMissing,
+        ApprovalExpired,
+        VerificationMissing,
+        VerificationExpired,
+        Region,
+        Network,
+        DataClass,
+        LegalEntity,
+        ModelClass,
+        Dialect,
+        Capability("tools".to_owned()),
+        ContextTooLarge,
+        Pinned("signature"),
+    ];
+    for refusal in &all {
+        match refusal {
+            FailoverDisabled | CrossModelDisabled | ApprovalMissing | ApprovalExpired | VerificationMissing
+            | VerificationExpired | Region | Network | DataClass | LegalEntity | ModelClass | Dialect
+            | Capability(_) | ContextTooLarge | Pinned(_) => {}
+        }
+    }
+    all
+}
+
+#[test]
+fn every_name_is_the_specs() {
+    let names: BTreeSet<String> = all().iter().map(ToString::to_string).collect();
+    assert_eq!(names.len(), all().len(), "two refusals share a name");
+    for name in names {
+        let family = name.split(':').next().unwrap();
+        assert!(SPEC_NAMES.contains(&family), "{name}");
+        assert_eq!(name.contains(':'), matches!(family, "capability" | "pinned"), "{name}");
+    }
+}
+
+/// Parts of the config that a row replaces.
+#[derive(Clone)]
+struct Parts {
+    provider: &'static str,
+    route: &'static str,
+    verified: &'static str,
+    failover: &'static str,
+    requires: &'static str,
+    approval: &'static str,
+    body: &'static str,
+    betas: &'static [&'static str],
+}
+
+/// An equivalent `b` that nothing stands against.
+const FINE: Parts = Parts {
+    provider: "",
+    route: "capabilities = [\"text\"]",
+    verified: "{ on = 2026-01-01 }",
+    failover: "enabled = true",
+    requires: "",
+    approval: "purpose = \"failover\"",
+    body: r#"{"model":"m","max_tokens":10,"messages":[{"role":"user","content":"hi"}]}"#,
+    betas: &[],
+};
+
+/// The plan; `older` are approvals beside the one of `parts` (a file may hold one of a kind; the predicate does not rely on it).
+fn plan_of(parts: &Parts, alternate: bool, older: &[Approval]) -> Plan {
+    let list = if alternate { "alternates" } else { "equivalents" };
+    let verified = if parts.verified.is_empty() { String::new() } else { format!("verified = {}", parts.verified) };
+    let text = format!(
+        "[provider.p]\nkind = \"openai-compatible\"\nbase_url = \"http://127.0.0.1:1/v1\"\n\
+         [provider.q]\nkind = \"openai-compatible\"\nbase_url = \"http://127.0.0.1:2/v1\"\n{}\n\
+         [route.a]\nprovider = \"p\"\n[route.b]\nprovider = \"q\"\n{}\n{verified}\n\
+         [workflow.w]\nprimary = \"a\"\n{list} = [\"b\"]\nfailover = {{ {} }}\nrequires = {{ {} }}\n{}",
+        parts.provider,
+        parts.route,
+        parts.failover,
+        parts.requires,
+        if parts.approval.is_empty() {
+            String::new()
+        } else {
+            format!("[[approval]]\nworkflow = \"w\"\nroute = \"b\"\n{}\n", parts.approval)
+        },
+    );
+    let settings = settings(&text);
+    let workflow = settings.workflows.values().next().unwrap();
+    let body = bytes::Bytes::from_static(parts.body.as_bytes());
+    let facts = Dialect::ChatCompletions.read_request(&body).unwrap();
+    let asked = Asked { betas: parts.betas.iter().map(|&beta| beta.to_owned()).collect(), ..Asked::default() };
+    let contract = Contract::new(Endpoint::ChatCompletions, facts, workflow.envelope, &asked);
+    let approvals: Vec<Approval> = older.iter().chain(&settings.approvals).cloned().collect();
+    plan(workflow, &approvals, &contract, TODAY)
+}
+
+fn reasons(parts: &Parts, alternate: bool) -> Vec<String> {
+    let plan = plan_of(parts, alternate, &[]);
+    assert_eq!(plan.candidates[0].route.name.as_str(), "a", "the primary needs nothing of all this");
+    match plan.refused.as_slice() {
+        [] => {
+            assert_eq!(plan.candidates.len(), 2);
+            let role = if alternate { Role::Alternate } else { Role::Equivalent };
+            assert_eq!((plan.candidates[1].route.name.as_str(), plan.candidates[1].role), ("b", role));
+            Vec::new()
+        }
+        [(route, reasons)] => {
+            assert_eq!((route.as_str(), plan.candidates.len()), ("b", 1));
+            reasons.iter().map(ToString::to_string).collect()
+        }
+        more => panic!("{more:?}"),
+    }
+}
+
+const IMAGE: &str = r#"{"model":"m","messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,AA=="}}]}]}"#;
+const TOOLS: &str =
+    r#"{"model":"m","messages":[],"tools":[{"type":"function","function":{"name":"f","parameters":{}}}]}"#;
+const SCHEMA: &str =
+    r#"{"model":"m","messages":[],"response_format":{"type":"json_schema","json_schema":{"name":"s","schema":{}}}}"#;
+const SEARCH: &str = r#"{"model":"m","messages":[{"role":"user","content":"hi"}],"web_search_options":{}}"#;
+const LONG: &str = r#"{"model":"m","max_tokens":100,"messages":[{"role":"user","content":"hi"}]}"#;
+const FILE: &str =
+    r#"{"model":"m","messages":[{"role":"user","content":[{"type":"file","file":{"file_id":"file-1"}}]}]}"#;
+
+#[test]
+fn one_row_a_refusal() {
+    let fine = || FINE;
+    // (name, alternate, refused, eligible): `None`: everything as in FINE is eligible.
+    let rows: Vec<(&str, bool, Parts, Option<Parts>)> = vec![
+        ("failover_disabled", false, Parts { failover: "", ..fine() }, None),
+        ("failover_disabled", false, Parts { failover: "enabled = false", ..fine() }, None),
+        ("failover_disabled", false, Parts { failover: "enabled = true, equivalent = false", ..fine() }, None),
+        (
+            "failover_disabled",
+            true,
+            Parts { failover: "cross_model = true", approval: "purpose = \"cross_model\"", ..fine() },
+            Some(Parts {
+                failover: "enabled = true, cross_model = true",
+                approval: "purpose = \"cross_model\"",
+                ..fine()
+            }),
+        ),
+        (
+            "cross_model_disabled",
+            true,
+            Parts { approval: "purpose = \"cross_model\"", ..fine() },
+            Some(Parts {
+                failover: "enabled = true, cross_model = true, equivalent = false",
+                approval: "purpose = \"cross_model\"",
+                ..fine()
+            }),
+        ),
+        ("approval_missing", false, Parts { approval: "", ..fine() }, None),
+        ("approval_missing", false, Parts { approval: "purpose = \"cross_model\"", ..fine() }, None),
+        (
+            "approval_missing",
+            true,
+            Parts { failover: "enabled = true, cross_model = true", ..fine() },
+            Some(Parts {
+                failover: "enabled = true, cross_model = true",
+                approval: "purpose = \"cross_model\"",
+                ..fine()
+            }),
+        ),
+        (
+            "approval_expired",
+            false,
+            Parts { approval: "purpose = \"failover\"\nuntil = 2026-06-14", ..fine() },
+            // Through the whole of its last day.
+            Some(Parts { approval: "purpose = \"failover\"\nuntil = 2026-06-15", ..fine() }),
+        ),
+        ("verification_missing", false, Parts { verified: "", ..fine() }, None),
+        (
+            "verification_expired",
+            false,
+            Parts { verified: "{ on = 2026-01-01, until = 2026-06-14 }", ..fine() },
+            Some(Parts { verified: "{ on = 2026-01-01, until = 2026-06-15 }", ..fine() }),
+        ),
+        (
+            "region",
+            false,
+            Parts {
+                requires: "regions = [\"eu\", \"ch\"]",
+                route: "capabilities = [\"text\"]\nregion = \"us\"",
+                ..fine()
+            },
+            Some(Parts {
+                requires: "regions = [\"eu\", \"ch\"]",
+                route: "capabilities = [\"text\"]\nregion = \"ch\"",
+                ..fine()
+            }),
+        ),
+        ("region", false, Parts { requires: "regions = [\"eu\"]", ..fine() }, None),
+        (
+            "network",
+            false,
+            Parts { requires: "network = \"private\"", ..fine() },
+            Some(Parts { requires: "network = \"private\"", provider: "network = \"private\"", ..fine() }),
+        ),
+        (
+            "network",
+            false,
+            Parts { provider: "network = \"public\"", ..fine() },
+            Some(Parts {
+                provider: "network = \"public\"",
+                approval: "purpose = \"failover\"\nnetwork = \"public\"",
+                ..fine()
+            }),
+        ),
+        (
+            "data_class",
+            false,
+            Parts { requires: "data_class = \"pii\"", provider: "data_classes = [\"public\"]", ..fine() },
+            Some(Parts {
+                requires: "data_class = \"pii\"",
+                provider: "data_classes = [\"public\", \"pii\"]",
+                ..fine()
+            }),
+        ),
+        ("data_class", false, Parts { requires: "data_class = \"pii\"", ..fine() }, None),
+        (
+            "legal_entity",
+            false,
+            Parts { requires: "legal_entities = [\"Example BV\"]", provider: "legal_entity = \"Other Inc\"", ..fine() },
+            Some(Parts {
+                requires: "legal_entities = [\"Example BV\"]",
+                provider: "legal_entity = \"Example BV\"",
+                ..fine()
+            }),
+        ),
+        (
+            "model_class",
+            false,
+            Parts { requires: "model_classes = [\"frontier\"]", ..fine() },
+            Some(Parts {
+                requires: "model_classes = [\"frontier\"]",
+                route: "capabilities = [\"text\"]\nmodel_class = \"frontier\"",
+                ..fine()
+            }),
+        ),
+        (
+            "dialect",
+            false,
+            Parts { route: "capabilities = [\"text\"]\ndialects = [\"anthropic-messages\"]", ..fine() },
+            None,
+        ),
+        (
+            "capability:vision_of_the_workflow",
+            false,
+            Parts { requires: "capabilities = [\"vision_of_the_workflow\"]", ..fine() },
+            Some(Parts {
+                requires: "capabilities = [\"vision_of_the_workflow\"]",
+                route: "capabilities = [\"text\", \"vision_of_the_workflow\"]",
+                ..fine()
+            }),
+        ),
+        // A failover route must state what it can do.
+        ("capability:text", false, Parts { route: "", ..fine() }, None),
+        (
+            "capability:image",
+            false,
+            Parts { body: IMAGE, ..fine() },
+            Some(Parts { body: IMAGE, route: "capabilities = [\"text\", \"image\"]", ..fine() }),
+        ),
+        (
+            "capability:json_schema",
+            false,
+            Parts { body: SCHEMA, ..fine() },
+            Some(Parts { body: SCHEMA, route: "capabilities = [\"text\", \"json_schema\"]", ..fine() }),
+        ),
+        (
+            "capability:tools",
+            false,
+            Parts { body: TOOLS, ..fine() },
+            Some(Parts { body: TOOLS, route: "capabilities = [\"text\", \"tools\"]", ..fine() }),
+        ),
+        (
+            "capability:web_search",
+            false,
+            Parts { body: SEARCH, ..fine() },
+            Some(Parts { body: SEARCH, route: "capabilities = [\"text\", \"web_search\"]", ..fine() }),
+        ),
+        (
+            "capability:beta:x-2026",
+            false,
+            Parts { betas: &["x-2026"], ..fine() },
+            Some(Parts { betas: &["x-2026"], route: "capabilities = [\"text\", \"beta:x-2026\"]", ..fine() }),
+        ),
+        (
+            "context_too_large",
+            false,
+            Parts { body: LONG, route: "capabilities = [\"text\"]\ncontext_tokens = 99", ..fine() },
+            Some(Parts { body: LONG, route: "capabilities = [\"text\"]\ncontext_tokens = 101", ..fine() }),
+        ),
+        (
+            "context_too_large",
+            false,
+            Parts { requires: "min_context_tokens = 1000", ..fine() },
+            Some(Parts {
+                requires: "min_context_tokens = 1000",
+                route: "capabilities = [\"text\"]\ncontext_tokens = 1000",
+                ..fine()
+            }),
+        ),
+        (
+            "pinned:file_id",
+            false,
+            Parts { body: FILE, route: "capabilities = [\"text\", \"file\"]", ..fine() },
+            // The same account under another provider's name holds the same state.
+            Some(Parts {
+                body: FILE,
+                route: "capabilities = [\"text\", \"file\"]",
+                provider: "account = \"p\"",
+                ..fine()
+            }),
+        ),
+    ];
+    let mut seen = BTreeSet::new();
+    for (name, alternate, refused, eligible) in rows {
+        assert_eq!(reasons(&refused, alternate), [name], "exactly this reason");
+        let eligible = eligible.unwrap_or(FINE);
+        assert_eq!(reasons(&eligible, alternate), [""; 0], "{name}: and nothing once it is taken away");
+        seen.insert(name.split(':').next().unwrap().to_owned());
+    }
+    let families = all().iter().map(|refusal| refusal.to_string().split(':').next().unwrap().to_owned()).collect();
+    assert_eq!(seen, families, "a refusal without a row");
+}
+
+#[test]
+fn all_reasons_are_told_and_not_only_the_first() {
+    let parts = Parts {
+        failover: "",
+        approval: "",
+        verified: "",
+        requires: "regions = [\"eu\"], data_class = \"pii\"",
+        route: "",
+        body: IMAGE,
+        ..FINE
+    };
+    let expected =
+        ["failover_disabled", "approval_missing", "verification_missing", "region", "data_class", "capability:image"];
+    let found = reasons(&parts, false);
+    for reason in expected {
+        assert!(found.iter().any(|found| found == reason), "{reason}: {found:?}");
+    }
+}
+
+#[test]
+fn one_live_approval_of_several_is_enough_and_each_is_for_its_own_route_and_workflow() {
+    let expired = Approval {
+        workflow: crate::ids::WorkflowId::new("w"),
+        route: crate::ids::RouteId::new("b"),
+        purpose: Purpose::Failover,
+        until: Some(UnixMillis(1)),
+        network: Some(Network::Public),
+    };
+    let refused = |older: Approval, parts: &Parts| plan_of(parts, false, &[older]).refused;
+    assert_eq!(refused(expired.clone(), &FINE), []);
+    // The live one does not say `public`; the one that does has expired.
+    let public = Parts { provider: "network = \"public\"", ..FINE };
+    assert_eq!(refused(expired.clone(), &public)[0].1, [Refusal::Network]);
+    assert_eq!(refused(Approval { until: None, ..expired.clone() }, &public), []);
+    // Of others it proves nothing.
+    let none = Parts { approval: "", ..FINE };
+    let live = Approval { until: None, ..expired };
+    let other_route = Approval { route: crate::ids::RouteId::new("c"), ..live.clone() };
+    let other_workflow = Approval { workflow: crate::ids::WorkflowId::new("v"), ..live };
+    for other in [other_route, other_workflow] {
+        assert_eq!(refused(other, &none)[0].1, [Refusal::ApprovalMissing]);
+    }
+}
+
+#[test]
+fn candidates_come_in_the_order_of_the_config_equivalents_first() {
+    let mut text = String::from("[workflow.w]\nprimary = \"a\"\nequivalents = [\"c\", \"b\"]\nalternates = [\"x\"]\n");
+    text += "failover = { enabled = true, cross_model = true }\n";
+    for (n, name) in ["a", "b", "c", "x"].iter().enumerate() {
+        let purpose = if *name == "x" { "cross_model" } else { "failover" };
+        text += &format!(
+            "[provider.{name}]\nkind = \"openai-compatible\"\nbase_url = \"http://127.0.0.1:{}/v1\"\n\
+             [route.{name}]\nprovider = \"{name}\"\ncapabilities = [\"text\"]\nverified = {{ on = 2026-01-01 }}\n",
+            n + 1
+        );
+        if *name != "a" {
+            text += &format!("[[approval]]\nworkflow = \"w\"\nroute = \"{name}\"\npurpose = \"{purpose}\"\n");
+        }
+    }
+    let settings = settings(&text);
+    let workflow = settings.workflows.values().next().unwrap();
+    let facts = Dialect::ChatCompletions.read_request(&bytes::Bytes::from_static(FINE.body.as_bytes())).unwrap();
+    let contract = Contract::new(Endpoint::ChatCompletions, facts, workflow.envelope, &Asked::default());
+    let plan = plan(workflow, &settings.approvals, &contract, TODAY);
+    let order: Vec<_> = plan.candidates.iter().map(|c| (c.route.name.as_str(), c.role)).collect();
+    assert_eq!(order, [("a", Role::Primary), ("c", Role::Equivalent), ("b", Role::Equivalent), ("x", Role::Alternate)]);
+}
