@@ -34,7 +34,8 @@ fn tracked() -> Option<Vec<Text>> {
         .output();
     let Some(listed) = git.ok().filter(|output| output.status.success()) else {
         assert!(std::env::var_os("CI").is_none(), "git does not list this checkout's files");
-        println!("skipped: not a git checkout");
+        // Past the test harness, which shows nothing of a test that passes.
+        let _ = std::io::Write::write_all(&mut std::io::stderr(), b"skipped: not a git checkout\n");
         return None;
     };
     let listed = String::from_utf8(listed.stdout).unwrap();

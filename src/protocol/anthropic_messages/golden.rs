@@ -359,7 +359,8 @@ fn folder() -> Option<PathBuf> {
         return Some(folder);
     }
     assert!(std::env::var_os("CI").is_none(), "no recordings beside the checkout");
-    println!("skipped: no recordings beside the checkout");
+    // Past the test harness, which shows nothing of a test that passes.
+    let _ = std::io::Write::write_all(&mut std::io::stderr(), b"skipped: no recordings beside the checkout\n");
     None
 }
 

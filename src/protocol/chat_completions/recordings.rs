@@ -23,7 +23,8 @@ fn folder() -> Option<PathBuf> {
         return Some(path.to_owned());
     }
     assert!(std::env::var_os("CI").is_none(), "CI runs with the recordings beside the checkout");
-    println!("skipped: no recordings beside the checkout");
+    // Past the test harness, which shows nothing of a test that passes.
+    let _ = std::io::Write::write_all(&mut std::io::stderr(), b"skipped: no recordings beside the checkout\n");
     None
 }
 
