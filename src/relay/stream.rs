@@ -66,6 +66,12 @@ impl Upstream {
             Ending::Open => false,
         }
     }
+
+    /// What a failed attempt cost, if that is known: counts told before its end (Anthropic's `message_start` has one output token)
+    /// are of an answer that went on, so they settle nothing.
+    fn spent(&self) -> Usage {
+        if self.reader.ending() == Ending::Open { Usage::default() } else { self.reader.usage() }
+    }
 }
 
 /// Why a committed stream is cut.
@@ -237,7 +243,7 @@ impl Run {
                         return self.forward(candidate, upstream).await;
                     }
                     Effect::ReasoningOverflow => {
-                        return self.failed(candidate, &Evidence::BadAnswer, upstream.reader.usage(), bound);
+                        return self.failed(candidate, &Evidence::BadAnswer, upstream.spent(), bound);
                     }
                     _ => {}
                 }
@@ -278,7 +284,7 @@ impl Run {
     /// The attempt failed with nothing shown.
     fn lost(&mut self, candidate: usize, upstream: &Upstream, evidence: &Evidence<'_>, bound: Bound) -> AttemptEnd {
         self.boundary.take(Input::Failure);
-        self.failed(candidate, evidence, upstream.reader.usage(), bound)
+        self.failed(candidate, evidence, upstream.spent(), bound)
     }
 
     async fn release(&mut self, candidate: usize, upstream: &Upstream, before: Phase, held: Vec<Bytes>) {
