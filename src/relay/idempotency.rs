@@ -152,6 +152,13 @@ impl Claim {
         }
     }
 
+    /// A refusal before any provider was called: whoever waits gets it, nothing is kept, and the key is free again.
+    pub fn tell(&mut self, head: Head, body: Bytes) {
+        if let Some(sender) = &self.sender {
+            sender.send_replace(Some(Arc::new(Stored { head, body })));
+        }
+    }
+
     /// A byte of a streamed answer went out.
     pub fn shown(&mut self, now: Instant) {
         self.table.lock().shown(&self.key, self.serial, now);

@@ -91,7 +91,6 @@ pub(super) struct Run {
     pub(super) dialect: Dialect,
     /// When the next keep-alive is due; `None`: never.
     keepalive_at: Option<Instant>,
-    over: bool,
 }
 
 /// Runs an operation to its end. Dropping the future (the client left) cancels whatever is going on.
@@ -110,15 +109,14 @@ pub async fn run(job: Job, emit: Emitter) {
         keepalive_at,
         job,
         emit,
-        over: false,
     };
     run.drive().await;
-    run.over = true;
 }
 
 impl Drop for Run {
     fn drop(&mut self) {
-        if !self.over {
+        // A driver whose last word was an abort is dropped too: what it said of its end stands.
+        if self.job.operation.is_running() {
             // The body was dropped: the client left, and everything this owned (the upstream too) goes with it.
             self.ended(State::Interrupted, "client_gone", None, vec!["restart"]);
         }
@@ -333,6 +331,8 @@ impl Run {
 
     async fn refuse(&mut self, stop: Stop, class: Class, verdict: &Verdict) {
         let failure = outward::refused(&self.facts(), stop, class, Some(verdict));
+        let unresolved = failure.rubicon.unresolved_executions.unwrap_or_default();
+        self.job.operation.update(|known| known.unresolved_executions = unresolved);
         self.ended(State::Failed, &failure.rubicon.reason.clone(), Some(class), failure_actions(&failure));
         self.send_refusal(failure, true).await;
     }
@@ -360,9 +360,11 @@ impl Run {
         let status = StatusCode::from_u16(failure.status).unwrap_or(StatusCode::FAILED_DEPENDENCY);
         let head = Head { status, headers };
         let body = self.dialect.error_body(&failure);
-        // What was refused before any provider was called is not an outcome.
         if self.budget.attempts > 0 {
             self.settle(&head, &body);
+        } else if let Some(claim) = &mut self.job.claim {
+            // What was refused before any provider was called is not an outcome.
+            claim.tell(head.clone(), body.clone());
         }
         if self.boundary.phase() == Phase::HeadSent {
             failure.rubicon.would_be_status = Some(failure.status);
