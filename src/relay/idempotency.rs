@@ -142,13 +142,20 @@ impl Claim {
         self.sender.clone()
     }
 
-    /// The outcome: whoever waits gets it now, whoever comes within [`OUTCOME_KEPT`] gets it again.
-    pub fn settle(&mut self, head: Head, body: Bytes, now: Instant) {
+    /// The outcome: whoever waits gets it now, whoever comes within `kept` gets it again.
+    pub fn settle(&mut self, head: Head, body: Bytes, now: Instant, kept: Duration) {
         let stored = Arc::new(Stored { head, body });
-        self.table.lock().settle(&self.key, self.serial, &stored, now);
+        self.table.lock().settle(&self.key, self.serial, &stored, now + kept);
         self.settled = true;
         if let Some(sender) = &self.sender {
             sender.send_replace(Some(stored));
+        }
+    }
+
+    /// A refusal before any provider was called: whoever waits gets it, nothing is kept, and the key is free again.
+    pub fn tell(&mut self, head: Head, body: Bytes) {
+        if let Some(sender) = &self.sender {
+            sender.send_replace(Some(Arc::new(Stored { head, body })));
         }
     }
 
@@ -171,14 +178,14 @@ impl Drop for Claim {
 }
 
 impl Table {
-    fn settle(&mut self, key: &Key, serial: u64, stored: &Arc<Stored>, now: Instant) {
+    fn settle(&mut self, key: &Key, serial: u64, stored: &Arc<Stored>, until: Instant) {
         let fits = self.bytes + stored.body.len() <= OUTCOME_BYTES_MAX;
         let Some(entry) = self.entries.get_mut(key).filter(|entry| entry.serial == serial) else { return };
         if fits {
             self.bytes += stored.body.len();
-            entry.state = EntryState::Done(Arc::clone(stored), now + OUTCOME_KEPT);
+            entry.state = EntryState::Done(Arc::clone(stored), until);
         } else {
-            entry.state = EntryState::NotKept(now + OUTCOME_KEPT);
+            entry.state = EntryState::NotKept(until);
         }
         self.settled.push_back((key.clone(), serial));
     }
@@ -262,7 +269,7 @@ mod tests {
         let mut claim = new(table.claim(key("a"), [1; 32], true, now));
         let Claimed::Join(mut joined) = table.claim(key("a"), [1; 32], true, now) else { panic!() };
         assert!(matches!(table.claim(key("a"), [2; 32], true, now), Claimed::Mismatch));
-        claim.settle(head(), Bytes::from_static(b"x"), now);
+        claim.settle(head(), Bytes::from_static(b"x"), now, OUTCOME_KEPT);
         drop(claim);
         let outcome = joined.wait_for(Option::is_some).await.unwrap().clone().unwrap();
         assert_eq!(outcome.body, "x");
@@ -306,9 +313,9 @@ mod tests {
             kept.push(new(table.claim(key(&n.to_string()), [1; 32], true, now)));
         }
         assert!(matches!(table.claim(key("more"), [1; 32], true, now), Claimed::Full), "all running");
-        kept[7].settle(head(), Bytes::from(vec![0; OUTCOME_BYTES_MAX]), now);
+        kept[7].settle(head(), Bytes::from(vec![0; OUTCOME_BYTES_MAX]), now, OUTCOME_KEPT);
         assert_eq!(table.lock().bytes, OUTCOME_BYTES_MAX);
-        kept[8].settle(head(), Bytes::from_static(b"x"), now);
+        kept[8].settle(head(), Bytes::from_static(b"x"), now, OUTCOME_KEPT);
         assert!(matches!(table.claim(key("8"), [1; 32], true, now), Claimed::NotKept), "no room: not kept");
         let extra = new(table.claim(key("more"), [1; 32], true, now));
         assert_eq!(table.lock().bytes, 0, "the oldest settled one gave way");

@@ -28,7 +28,7 @@ use crate::reply::Outward;
 
 use super::app::App;
 use super::emit::{Emitter, Head, Out};
-use super::idempotency::Claim;
+use super::idempotency::{Claim, OUTCOME_KEPT, SHOWN_KEPT};
 use super::operations::{AttemptView, BoundaryView, Operation, State};
 use super::outward;
 
@@ -97,7 +97,6 @@ pub(super) struct Run {
     judged_at: Instant,
     /// When the next keep-alive is due; `None`: never.
     keepalive_at: Option<Instant>,
-    over: bool,
 }
 
 /// Runs an operation to its end. Dropping the future (the client left) cancels whatever is going on.
@@ -119,14 +118,14 @@ pub async fn run(job: Job, emit: Emitter) {
         acted: false,
         in_attempt: false,
         judged_at: admitted,
-        over: false,
     };
     run.drive().await;
 }
 
 impl Drop for Run {
     fn drop(&mut self) {
-        if self.over {
+        // A driver whose last word was an abort is dropped too: what it said of its end stands.
+        if !self.job.operation.is_running() {
             return;
         }
         // The body was dropped before its end: the client left, or took nothing any more while it was stopped. Everything this
@@ -408,33 +407,37 @@ impl Run {
     }
 
     /// Nobody was there to take the outcome: its key keeps it all the same, so that sending the request again does not generate a
-    /// second time at once (and, where a tool may have acted, not at all).
+    /// second time at once.
     fn settle_unseen(&mut self, reason: &str) {
         if self.job.claim.is_none() || self.budget.attempts == 0 || self.boundary.phase() == Phase::Committed {
             return;
         }
-        if self.uncertain() {
-            return self.key_shown();
-        }
-        let mut failure = outward::stopped(&self.facts(), false, None, false);
+        let mut failure = outward::stopped(&self.facts(), false, None, self.uncertain());
         failure.status = self.job.app.settings.server.exhausted_status;
         failure.code = Some(reason.into());
         reason.clone_into(&mut failure.rubicon.reason);
         failure.message = "The request was given up before its answer came.".to_owned();
         let (head, body) = self.refusal(&failure, true);
-        self.settle(&head, &body);
+        self.settle_failure(&failure, &head, &body);
+    }
+
+    /// A failure is kept under its key for a minute, and one after which a tool may have acted for as long as one can be kept.
+    fn settle_failure(&mut self, failure: &Outward, head: &Head, body: &Bytes) {
+        let uncertain = failure.rubicon.class == Some(Class::SideEffectUncertain);
+        let kept = if uncertain { SHOWN_KEPT } else { OUTCOME_KEPT };
+        if let Some(claim) = &mut self.job.claim {
+            claim.settle(head.clone(), body.clone(), Instant::now(), kept);
+        }
     }
 
     /// An error answer; where keep-alives have spent the status, an error frame and the abort.
     async fn send_refusal(&mut self, mut failure: Outward, final_word: bool) {
         let (head, body) = self.refusal(&failure, final_word);
-        // What was refused before any provider was called is not an outcome.
         if self.budget.attempts > 0 {
-            if self.uncertain() {
-                self.key_shown();
-            } else {
-                self.settle(&head, &body);
-            }
+            self.settle_failure(&failure, &head, &body);
+        } else if let Some(claim) = &mut self.job.claim {
+            // What was refused before any provider was called is not an outcome.
+            claim.tell(head.clone(), body.clone());
         }
         if self.boundary.phase() == Phase::HeadSent {
             failure.rubicon.would_be_status = Some(failure.status);
@@ -454,7 +457,7 @@ impl Run {
     /// Settles the idempotency key with an outcome that can be replayed.
     pub(super) fn settle(&mut self, head: &Head, body: &Bytes) {
         if let Some(claim) = &mut self.job.claim {
-            claim.settle(head.clone(), body.clone(), Instant::now());
+            claim.settle(head.clone(), body.clone(), Instant::now(), OUTCOME_KEPT);
         }
     }
 
@@ -520,10 +523,6 @@ impl Run {
 
     /// Notes the end.
     pub(super) fn ended(&mut self, state: State, reason: &str, class: Option<Class>, actions: Vec<&'static str>) {
-        // The first end is the end: a body that is dropped after its last words is no client that left.
-        if std::mem::replace(&mut self.over, true) {
-            return;
-        }
         let at_ms = self.since_admission();
         self.job.operation.update(|known| {
             known.state = state;

@@ -175,6 +175,11 @@ impl Operation {
         self.view.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Whether it has no end yet.
+    pub fn is_running(&self) -> bool {
+        self.view.lock().unwrap_or_else(PoisonError::into_inner).state == State::Running
+    }
+
     /// Whether somebody stopped it (and not the relay's shutdown).
     pub fn was_stopped(&self) -> bool {
         self.stopped.load(Ordering::Relaxed)
@@ -211,7 +216,7 @@ impl Operations {
 
     /// Stops one: true if it was running.
     pub fn stop(operation: &Operation) -> bool {
-        let running = operation.view().state == State::Running;
+        let running = operation.is_running();
         if running {
             operation.stopped.store(true, Ordering::Relaxed);
             operation.stop.cancel();
@@ -235,7 +240,7 @@ impl Table {
             if operation.admitted != admitted {
                 continue; // The key ran again: a later entry of the order stands for it.
             }
-            if operation.view().state == State::Running {
+            if operation.is_running() {
                 // A long stream: it stays, and is looked at again later.
                 self.order.push_back((key.0, key.1, admitted));
             } else {

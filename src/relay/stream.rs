@@ -86,6 +86,12 @@ impl Upstream {
             Ending::Finished | Ending::Open => None,
         }
     }
+
+    /// What a failed attempt cost, if that is known: counts told before its end (Anthropic's `message_start` has one output token)
+    /// are of an answer that went on, so they settle nothing.
+    fn spent(&self) -> Usage {
+        if self.reader.ending() == Ending::Open { Usage::default() } else { self.reader.usage() }
+    }
 }
 
 /// What one block is.
@@ -291,7 +297,7 @@ impl Run {
                         return self.forward(candidate, upstream).await;
                     }
                     Effect::ReasoningOverflow => {
-                        return self.failed(candidate, &Evidence::BadAnswer, upstream.reader.usage(), bound);
+                        return self.failed(candidate, &Evidence::BadAnswer, upstream.spent(), bound);
                     }
                     _ => {}
                 }
@@ -337,7 +343,7 @@ impl Run {
     /// The attempt failed with nothing shown.
     fn lost(&mut self, candidate: usize, upstream: &Upstream, evidence: &Evidence<'_>, bound: Bound) -> AttemptEnd {
         self.boundary.take(Input::Failure);
-        let mut end = self.failed(candidate, evidence, upstream.reader.usage(), bound);
+        let mut end = self.failed(candidate, evidence, upstream.spent(), bound);
         if let AttemptEnd::Failed(failed) = &mut end {
             // Whatever it says of itself, an answer that had begun is no proof that nothing was done.
             failed.verdict.may_have_run |= upstream.events > 0;
