@@ -3,10 +3,12 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 
 mod bad_input;
+mod bounds;
 mod child;
 mod demo;
 mod harness;
 mod leaving;
 mod raw;
+mod secrets;
 mod slow;
 mod smoke;
