@@ -1,4 +1,4 @@
-//! The real binary as a child: `rubicon serve` with a config, its memory, and every byte it printed.
+//! The real binary as a child: run to its end or until it is stopped, its memory, and every byte it printed.
 
 use std::net::SocketAddr;
 use std::process::{Output, Stdio};
@@ -45,12 +45,60 @@ pub(crate) fn file(name: &str, text: &str) -> (tempfile::TempDir, String) {
     (folder, path)
 }
 
-/// A running `rubicon serve`.
-pub(crate) struct Serving {
+/// The binary, running until it is stopped.
+pub(crate) struct Running {
     process: Process,
-    pub(crate) address: SocketAddr,
+    /// What followed the prefix on the line that was waited for.
+    pub(crate) told: String,
     printed: Arc<Mutex<Vec<u8>>>,
     readers: Vec<JoinHandle<()>>,
+}
+
+impl Running {
+    /// Starts it and waits for a line that begins with `prefix`.
+    pub(crate) async fn start(args: &[&str], env: &[(&str, &str)], prefix: &str) -> Self {
+        let mut process = binary(env).args(args).spawn().expect("the binary runs");
+        let printed = Arc::new(Mutex::new(Vec::new()));
+        let readers = vec![
+            collect(process.stdout.take().expect("piped"), &printed),
+            collect(process.stderr.take().expect("piped"), &printed),
+        ];
+        let told = timeout(PATIENCE, async {
+            loop {
+                let text = String::from_utf8_lossy(&lock(&printed)).into_owned();
+                let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
+                if let Some(rest) = whole.lines().find_map(|line| line.strip_prefix(prefix)) {
+                    return rest.to_owned();
+                }
+                assert!(process.try_wait().expect("a child").is_none(), "it ended: {text}");
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        });
+        let told = told.await.expect("started in time");
+        Self { process, told, printed, readers }
+    }
+
+    fn pid(&self) -> u32 {
+        self.process.id().expect("it runs")
+    }
+
+    /// SIGTERM; the exit code and everything it printed.
+    pub(crate) async fn stop(mut self) -> (i32, String) {
+        let killed = Command::new("kill").args(["-TERM", &self.pid().to_string()]).status().await.expect("kill");
+        assert!(killed.success());
+        let status = timeout(PATIENCE, self.process.wait()).await.expect("an end in time").expect("a child");
+        for reader in self.readers.drain(..) {
+            reader.await.expect("a reader");
+        }
+        let printed = String::from_utf8_lossy(&lock(&self.printed)).into_owned();
+        (status.code().unwrap_or_else(|| panic!("ended by a signal: {printed}")), printed)
+    }
+}
+
+/// A running `rubicon serve`.
+pub(crate) struct Serving {
+    running: Running,
+    pub(crate) address: SocketAddr,
     _folder: tempfile::TempDir,
 }
 
@@ -66,25 +114,9 @@ impl Serving {
     pub(crate) async fn start(server: &str, text: &str, env: &[(&str, &str)]) -> Self {
         let text = format!("[server]\nlisten = \"127.0.0.1:0\"\n{server}\n{text}");
         let (folder, path) = file("rubicon.toml", &text);
-        let mut process = binary(env).args(["serve", "-c", &path]).spawn().expect("the binary runs");
-        let printed = Arc::new(Mutex::new(Vec::new()));
-        let readers = vec![
-            collect(process.stdout.take().expect("piped"), &printed),
-            collect(process.stderr.take().expect("piped"), &printed),
-        ];
-        let address = timeout(PATIENCE, async {
-            loop {
-                let text = String::from_utf8_lossy(&lock(&printed)).into_owned();
-                let found = text.lines().find_map(|line| line.strip_prefix("rubicon serve: listening on http://"));
-                if let Some(address) = found.filter(|_| text.ends_with('\n')) {
-                    return address.parse().expect("an address");
-                }
-                assert!(process.try_wait().expect("a child").is_none(), "it ended: {text}");
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        });
-        let address = address.await.expect("listening in time");
-        Self { process, address, printed, readers, _folder: folder }
+        let running = Running::start(&["serve", "-c", &path], env, "rubicon serve: listening on http://").await;
+        let address = running.told.parse().expect("an address");
+        Self { running, address, _folder: folder }
     }
 
     pub(crate) fn url(&self, path: &str) -> String {
@@ -92,8 +124,7 @@ impl Serving {
     }
 
     pub(crate) fn memory(&self) -> Memory {
-        let pid = self.process.id().expect("it runs");
-        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("a Linux /proc");
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.running.pid())).expect("a Linux /proc");
         let kib = |name: &str| -> u64 {
             let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("a line");
             line.trim().trim_end_matches("kB").trim().parse().expect("a number")
@@ -102,16 +133,8 @@ impl Serving {
     }
 
     /// SIGTERM; the exit code and everything it printed.
-    pub(crate) async fn stop(mut self) -> (i32, String) {
-        let pid = self.process.id().expect("it runs").to_string();
-        let killed = Command::new("kill").args(["-TERM", &pid]).status().await.expect("kill");
-        assert!(killed.success());
-        let status = timeout(PATIENCE, self.process.wait()).await.expect("an end in time").expect("a child");
-        for reader in self.readers.drain(..) {
-            reader.await.expect("a reader");
-        }
-        let printed = String::from_utf8_lossy(&lock(&self.printed)).into_owned();
-        (status.code().unwrap_or_else(|| panic!("ended by a signal: {printed}")), printed)
+    pub(crate) async fn stop(self) -> (i32, String) {
+        self.running.stop().await
     }
 }
 

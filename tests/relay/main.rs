@@ -4,6 +4,7 @@
 
 mod answers;
 mod bad_input;
+mod bounds;
 mod budgets;
 mod bytes;
 mod child;
@@ -17,6 +18,7 @@ mod leaving;
 mod lockstep;
 mod operations;
 mod raw;
+mod secrets;
 mod setup;
 mod slow;
 mod smoke;
