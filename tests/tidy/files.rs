@@ -143,7 +143,7 @@ fn registry(line: &str) -> Option<String> {
         ["registry.", "npmjs"],
         ["registry.", "yarnpkg"],
         ["pypi.", "org"],
-        ["pythonhosted", ".org"],
+        ["python", "hosted.org"],
         ["static.", "crates.io"],
         ["index.", "crates.io"],
         ["proxy.", "golang"],
@@ -210,11 +210,7 @@ fn the_checks_find_what_they_look_for() {
             ["https://registry.", "npmjs.org/x"].concat(),
             "source = \"registry+https://github.com/rust-lang/crates.io-index\"".to_owned(),
         ),
-        (
-            key,
-            format!("\"{}{}\"", ["sk", "-"].concat(), "a1".repeat(12)),
-            "task-aaaaaaaaaaaaaaaaaaaaaaaaaaaaa".to_owned(),
-        ),
+        (key, format!("\"{}{}\"", ["sk", "-"].concat(), "a1".repeat(12)), format!("task-{}", "a".repeat(29))),
     ] {
         assert!(check(&bad).is_some(), "{bad}");
         assert!(check(&good).is_none(), "{good}");
