@@ -8,7 +8,7 @@ use crate::protocol::signal::Usage;
 use super::emit::Out;
 use super::operation::{AttemptEnd, Run, Waited};
 use super::operations::State;
-use super::stream::read_bounded;
+use super::read::read_bounded;
 
 /// A whole answer. Larger than any text answer by far; base64 images and audio of one answer fit.
 pub const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;

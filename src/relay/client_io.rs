@@ -192,7 +192,7 @@ impl<R: AsyncRead + Socket, W: AsyncWrite + Socket> ClientIo<R, W> {
     /// that hyper's count of what was written stays right.
     fn without_close(&mut self, head: &[u8]) -> Option<Vec<u8>> {
         const SAYS: &[u8] = b"\r\nconnection: close\r\n";
-        const INSTEAD: &[u8] = b"\r\nrubicon-ends: true\r\n";
+        const INSTEAD: &[u8] = b"\r\nrubicon-end: true\r\n";
         const { assert!(SAYS.len() == INSTEAD.len()) };
         if !self.transport.0.hide_close.load(Ordering::Relaxed) {
             return None;

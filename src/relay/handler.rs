@@ -333,6 +333,12 @@ fn workflow<'a>(
     {
         return Ok(found);
     }
+    // `GET /v1/models` shows a workflow without `models` by its name, so that must do too.
+    if let Some(found) =
+        model.and_then(|model| caller.workflows.iter().find(|workflow| workflow.name.as_str() == model))
+    {
+        return Ok(found);
+    }
     match caller.workflows.as_slice() {
         [only] => Ok(only),
         [] => Err(Refusal::new(403, "no_workflow_allowed", "This client may call no workflow.")),

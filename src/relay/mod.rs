@@ -17,5 +17,7 @@ pub mod observe;
 pub mod operation;
 pub mod operations;
 pub mod outward;
+mod read;
 pub mod stream;
 pub mod transport;
+mod waits;

@@ -10,6 +10,9 @@ use crate::ids::RouteId;
 /// Samples kept a route: enough for a median that follows the last minutes, small enough to sort at each decision.
 const SAMPLES: usize = 32;
 
+/// What is added to a median at least: a loaded machine's scheduling alone takes some of it.
+const MARGIN_MIN: Duration = Duration::from_millis(100);
+
 /// Recent times to first output (connect included), a route.
 #[derive(Debug, Default)]
 pub struct Observations {
@@ -36,13 +39,15 @@ impl Observations {
         ring.next = (ring.next + 1) % SAMPLES;
     }
 
-    /// The time an attempt there needs: the observed median, or 2 s without data.
+    /// The time an attempt there needs, connect included: twice the observed median (half of all attempts take longer than the
+    /// median itself), at least a tenth of a second more; 2 s without data.
     pub fn need(&self, route: &RouteId) -> Duration {
         let routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(ring) = routes.get(route) else { return NEED_WITHOUT_DATA };
         let mut sorted = ring.samples.clone();
         sorted.sort_unstable();
-        sorted.get(sorted.len() / 2).copied().unwrap_or(NEED_WITHOUT_DATA)
+        let median = sorted.get(sorted.len() / 2).copied();
+        median.map_or(NEED_WITHOUT_DATA, |median| (median * 2).max(median + MARGIN_MIN))
     }
 }
 
@@ -58,11 +63,11 @@ mod tests {
         for ms in [100, 900, 300] {
             seen.first_output(&route, Duration::from_millis(ms));
         }
-        assert_eq!(seen.need(&route), Duration::from_millis(300));
+        assert_eq!(seen.need(&route), Duration::from_millis(600));
         for _ in 0..SAMPLES {
             seen.first_output(&route, Duration::from_millis(50));
         }
-        assert_eq!(seen.need(&route), Duration::from_millis(50));
+        assert_eq!(seen.need(&route), Duration::from_millis(150));
         assert_eq!(seen.need(&RouteId::new("b")), NEED_WITHOUT_DATA);
     }
 }

@@ -94,7 +94,8 @@ fn rows() -> Vec<Bad> {
         bad("an SDK's odd count", 400, "invalid_header").header("x-stainless-retry-count", "?"),
         bad("odd side effects", 400, "invalid_header").header("rubicon-side-effects", "all"),
         bad("a key with a space", 400, "invalid_header").header("idempotency-key", "a b"),
-        bad("resumable", 400, "not_built_yet").header("rubicon-resumable", "1"),
+        bad("ids", 400, "not_built_yet").header("rubicon-ids", "1"),
+        bad("restart", 404, "operation_not_found").header("rubicon-restart-of", "op_unknown"),
         bad("ids", 400, "not_built_yet").header("rubicon-ids", "1"),
     ]
 }

@@ -127,8 +127,11 @@ pub(crate) fn told(dialect: Dialect, recording: &Recording) -> Told {
     for (at, block) in blocks.iter().enumerate() {
         if block.event && fault.is_none() {
             let (name, data) = fields(&block.raw);
+            let over = reader.ending() == Ending::Terminal;
             let reading = reader.read(&name, &data);
-            if reading.fault.is_some() {
+            assert!(!over || reading.terminal, "{}: an event after the end", recording.name);
+            // A terminal event before any finish reason is withheld like an error: its client would take the stream for whole.
+            if reading.fault.is_some() || (reading.terminal && reader.ending() == Ending::Open) {
                 fault = Some(at);
             } else if boundary.is_none() && !matches!(reading.show, Show::Preamble | Show::Ping) {
                 boundary = Some(at);
