@@ -2,8 +2,9 @@
 //!
 //! In: response headers, error body, wall time. Out: a duration, or nothing where nothing valid was said. Order (SPEC
 //! Annex, Routing): `retry-after-ms`, `retry-after`, Google's `RetryInfo` in the body, rate-limit reset headers. A value
-//! that does not parse "does not exist": the next place is asked. A date that has passed does not exist either: it is a
-//! skewed clock or a copy from a cache, and backoff is safer than at once. A zero that was sent is a zero.
+//! that does not parse "does not exist": the next place is asked. One that parses always exists: a `retry-after` date that has
+//! passed means now, as a zero does, and a wait beyond all reason is [`WAIT_MAX`]. Only a *reset* moment that has passed does not
+//! exist: it was told of the window before, and says nothing of when the next one ends.
 //! Pure: `now` is an argument. Not here: whether the wait is obeyed (deadline, other routes), which is the controller's;
 //! hints inside messages for people ("try again in 20s"), which no provider promises.
 
@@ -14,13 +15,10 @@ use serde_json::Value;
 
 use crate::clock::UnixMillis;
 
-/// The longest wait that is reported; longer ones become this. 24 h: longer than any deadline, so the decision is the
-/// same, and a breaker that believes it is not shut for a month (FIELD_CASES F91: "clamp").
+/// The longest wait that is reported; longer ones become this, however long (an epoch in the wrong field too). 24 h: longer
+/// than any deadline, so the decision is the same, and a breaker that believes it is not shut for a month (FIELD_CASES
+/// F91: "clamp").
 pub const WAIT_MAX: Duration = Duration::from_secs(24 * 3600);
-
-/// Above this a number is not a wait but something else (an epoch in the wrong field): it does not exist. A year covers
-/// the monthly and yearly quotas that some accounts have.
-pub const WAIT_CREDIBLE_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
 
 /// Header values longer than this are not looked at; the longest valid form is an HTTP date of 33 bytes.
 const VALUE_BYTES_MAX: usize = 64;
@@ -58,9 +56,8 @@ pub fn wait_hint(headers: &HeaderMap, body: &[u8], now: UnixMillis) -> Option<Du
 /// `RetryInfo` in the body.
 #[must_use]
 pub fn asked_wait(headers: &HeaderMap, body: &[u8], now: UnixMillis) -> Option<Duration> {
-    let millis = || text(headers, "retry-after-ms").and_then(decimal).and_then(|d| credible(d / 1000));
-    let after =
-        || text(headers, "retry-after").and_then(|v| decimal(v).and_then(credible).or_else(|| http_date(v, now)));
+    let millis = || text(headers, "retry-after-ms").and_then(decimal).map(|d| bounded(d / 1000));
+    let after = || text(headers, "retry-after").and_then(|v| decimal(v).map(bounded).or_else(|| http_date(v, now)));
     millis().or_else(after).or_else(|| body_wait(body))
 }
 
@@ -89,11 +86,11 @@ fn reset_value(value: &str, now: UnixMillis) -> Option<Duration> {
         return match number.as_secs() {
             EPOCH_MILLIS.. => until(number.as_secs(), now),
             EPOCH_SECONDS.. => until(number.as_secs().saturating_mul(1000), now),
-            _ => credible(number),
+            _ => Some(bounded(number)),
         };
     }
     if let Some(wait) = go_duration(value) {
-        return credible(wait);
+        return Some(bounded(wait));
     }
     let at: jiff::Timestamp = value.parse().ok()?;
     until(u64::try_from(at.as_millisecond()).ok()?, now)
@@ -105,7 +102,8 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     (value.len() <= VALUE_BYTES_MAX).then_some(value)
 }
 
-/// A non-negative decimal number of seconds: digits, perhaps a point and digits. No sign, exponent, `inf` or `NaN`.
+/// A non-negative decimal number of seconds: digits, perhaps a point and digits. No sign, exponent, `inf` or `NaN`. More than
+/// a `u64` holds is as much as it holds.
 fn decimal(value: &str) -> Option<Duration> {
     let (whole, fraction) = value.split_once('.').unwrap_or((value, "0"));
     let digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
@@ -114,7 +112,8 @@ fn decimal(value: &str) -> Option<Duration> {
     }
     let nanos =
         fraction.bytes().chain(std::iter::repeat(b'0')).take(9).fold(0_u32, |n, b| n * 10 + u32::from(b - b'0'));
-    Some(Duration::new(whole.parse().ok()?, nanos))
+    // Digits only, so that the one possible failure is one of size.
+    Some(Duration::new(whole.parse().unwrap_or(u64::MAX), nanos))
 }
 
 /// A duration as Go prints it and OpenAI sends it: `1s`, `6m0s`, `20ms`, `1h2m3.5s`.
@@ -131,16 +130,16 @@ fn go_duration(value: &str) -> Option<Duration> {
         let (unit, next) = tail.split_at(unit_end);
         let number = decimal(number)?;
         let part = match unit {
-            "d" => number.checked_mul(24 * 3600)?,
-            "h" => number.checked_mul(3600)?,
-            "m" => number.checked_mul(60)?,
+            "d" => number.saturating_mul(24 * 3600),
+            "h" => number.saturating_mul(3600),
+            "m" => number.saturating_mul(60),
             "s" => number,
             "ms" => number / 1_000,
             "us" | "µs" | "μs" => number / 1_000_000,
             "ns" => number / 1_000_000_000,
             _ => return None,
         };
-        total = total.checked_add(part)?;
+        total = total.saturating_add(part);
         rest = next;
     }
     Some(total)
@@ -148,19 +147,19 @@ fn go_duration(value: &str) -> Option<Duration> {
 
 fn http_date(value: &str, now: UnixMillis) -> Option<Duration> {
     let at = httpdate::parse_http_date(value).ok()?.duration_since(std::time::UNIX_EPOCH).ok()?;
-    until(u64::try_from(at.as_millis()).ok()?, now)
+    Some(bounded(at.saturating_sub(Duration::from_millis(now.0))))
 }
 
-/// From now to a date. Dates are whole seconds: one within the running second is "now", an earlier one has passed.
+/// From now to a moment at which a limit resets. Dates are whole seconds: one within the running second is "now", an earlier one has passed.
 fn until(at_ms: u64, now: UnixMillis) -> Option<Duration> {
     if at_ms.saturating_add(1000) <= now.0 {
         return None;
     }
-    credible(Duration::from_millis(at_ms.saturating_sub(now.0)))
+    Some(bounded(Duration::from_millis(at_ms.saturating_sub(now.0))))
 }
 
-fn credible(wait: Duration) -> Option<Duration> {
-    (wait <= WAIT_CREDIBLE_MAX).then(|| wait.min(WAIT_MAX))
+fn bounded(wait: Duration) -> Duration {
+    wait.min(WAIT_MAX)
 }
 
 /// Google's `RetryInfo` (`google.rpc`, in `error.details`): `"retryDelay": "34.07s"`, a protobuf duration in JSON.
@@ -175,8 +174,8 @@ fn retry_info(value: &Value, nesting: u32) -> Option<Duration> {
     let error = value.get("error")?;
     let details = error.get("details").and_then(Value::as_array);
     let found = details.into_iter().flatten().find_map(|detail| match detail.get("retryDelay")? {
-        Value::String(text) => text.trim().strip_suffix('s').and_then(decimal).and_then(credible),
-        Value::Object(parts) => credible(Duration::from_secs(parts.get("seconds")?.as_u64()?)),
+        Value::String(text) => text.trim().strip_suffix('s').and_then(decimal).map(bounded),
+        Value::Object(parts) => Some(bounded(Duration::from_secs(parts.get("seconds")?.as_u64()?))),
         _ => None,
     });
     // A gateway below may quote the provider's body as text (OpenRouter: `metadata.raw`; others: `message`).
@@ -218,8 +217,10 @@ mod tests {
             ("retry-after", "Tuesday, 03-Mar-26 11:55:20 GMT", ms(20_000)),
             ("retry-after", "Tue Mar  3 11:55:20 2026", ms(20_000)),
             ("retry-after", "Tue, 03 Mar 2026 11:55:00 GMT", ms(0)),
-            ("retry-after", "Tue, 03 Mar 2026 11:54:00 GMT", None),
-            ("retry-after", "Thu, 01 Jan 1970 00:00:00 GMT", None),
+            ("retry-after", "Tue, 03 Mar 2026 11:54:00 GMT", ms(0)),
+            ("retry-after", "Thu, 01 Jan 1970 00:00:00 GMT", ms(0)),
+            ("retry-after", "Tue, 03 Mar 2099 11:54:00 GMT", Some(WAIT_MAX)),
+            ("retry-after", "Tue, 33 Mar 2026 11:54:00 GMT", None),
             ("retry-after", "-1", None),
             ("retry-after", "+1", None),
             ("retry-after", "1e3", None),
@@ -230,13 +231,15 @@ mod tests {
             ("retry-after", "5s", None),
             ("retry-after", "", None),
             ("retry-after", "soon", None),
-            ("retry-after", "99999999999999999999999", None),
-            ("retry-after", "1772538960", None),
+            ("retry-after", "4294967296", Some(WAIT_MAX)),
+            ("retry-after", "99999999999999999999999", Some(WAIT_MAX)),
+            ("retry-after", "1772538960", Some(WAIT_MAX)),
             ("retry-after", "86400", Some(WAIT_MAX)),
             ("retry-after", "2592000", Some(WAIT_MAX)),
             ("retry-after-ms", "660", ms(660)),
             ("retry-after-ms", "0", ms(0)),
             ("retry-after-ms", "20.5", Some(Duration::from_micros(20_500))),
+            ("retry-after-ms", "99999999999999999999999", Some(WAIT_MAX)),
             ("retry-after-ms", "-5", None),
             ("retry-after-ms", "x", None),
         ];
@@ -271,6 +274,7 @@ mod tests {
             (r#"{"error":{"details":[{"@type":"x"},{"retryDelay":"34.07s"}]}}"#, ms(34_070)),
             (r#"[{"error":{"details":[{"retryDelay":"34s"}]}}]"#, ms(34_000)),
             (r#"{"error":{"details":[{"retryDelay":{"seconds":5}}]}}"#, ms(5_000)),
+            (r#"{"error":{"details":[{"retryDelay":"4294967296s"}]}}"#, Some(WAIT_MAX)),
             (r#"{"error":{"metadata":{"raw":"{\"error\":{\"details\":[{\"retryDelay\":\"4s\"}]}}"}}}"#, ms(4_000)),
             (r#"{"error":{"message":"{\"error\":{\"details\":[{\"retryDelay\":\"4s\"}]}}"}}"#, ms(4_000)),
             (r#"{"error":{"details":[{"retryDelay":"-4s"}]}}"#, None),
@@ -308,7 +312,8 @@ mod tests {
             ("1x", None),
             ("-1s", None),
             ("", None),
-            ("9999999999999999999d", None),
+            ("9999999999999999999d", Some(WAIT_MAX)),
+            ("4102444800", Some(WAIT_MAX)),
         ];
         for (value, want) in rows {
             assert_eq!(wait_hint(&headers(&[("x-ratelimit-reset-tokens", value)]), b"", NOW), *want, "{value}");

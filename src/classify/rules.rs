@@ -494,16 +494,19 @@ pub(super) fn find(words: &Words, status: Option<u16>) -> Option<&'static Row> {
 }
 
 /// What a status is whatever the body says: SPEC Annex ("A 3xx of a provider is `unclassified` … 409 likewise", "A
-/// provider's 408 is unanswered") and section 6's table (425).
+/// provider's 408 is unanswered") and section 6's table (425). From 600 on it is no status of HTTP (RFC 9110, section 15):
+/// what sends it is not what it seems, and its words prove nothing either.
 pub(super) fn fixed(status: u16) -> Option<Class> {
     match status {
         408 | 425 => Some(TransportTransient),
-        409 | ..200 | 300..400 => Some(Unclassified),
+        409 | ..200 | 300..400 | 600.. => Some(Unclassified),
         _ => None,
     }
 }
 
-/// What a status is where no words decide: SPEC section 6's table. 429 is decided by the caller, who knows of a wait.
+/// What a status is where no words decide: SPEC section 6's table, which names the server errors one by one. The other 5xx say
+/// that this server can't or won't (501, 505–508, 510, 511) or are somebody's own invention (527, 530–599): nothing that
+/// says a second call elsewhere would do better. 429 is decided by the caller, who knows of a wait.
 pub(super) fn by_status(status: u16) -> Class {
     match status {
         402 => QuotaExhausted,

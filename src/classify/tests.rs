@@ -75,9 +75,21 @@ fn statuses_that_no_word_changes() {
         (409, Class::Unclassified),
         (408, Class::TransportTransient),
         (425, Class::TransportTransient),
+        (600, Class::Unclassified),
+        (650, Class::Unclassified),
+        (999, Class::Unclassified),
     ] {
         let verdict = http(status, &[], body);
         assert_eq!((verdict.class, verdict.said.kind.as_deref()), (class, Some("insufficient_quota")), "{status}");
+    }
+    let server_error = r#"{"error":{"message":"x","type":"server_error"}}"#;
+    for (status, class) in [
+        (599, Class::ProviderServerError),
+        (600, Class::Unclassified),
+        (501, Class::ProviderServerError),
+        (501 + 100, Class::Unclassified),
+    ] {
+        assert_eq!(http(status, &[], server_error).class, class, "{status}");
     }
     // The same from inside a stream.
     let fault = Fault { status: Some(408), ..Fault::default() };
@@ -100,6 +112,10 @@ fn a_429_and_its_wait() {
         (&[("retry-after", "3")], "", RateLimited, s(3)),
         (&[("retry-after-ms", "3000")], "", RateLimited, s(3)),
         (&[("retry-after", "-3")], "", Ambiguous429, None),
+        (&[("retry-after", "Tue, 03 Mar 2026 11:00:00 GMT")], "", RateLimited, s(0)),
+        (&[("retry-after", "Tue, 03 Mar 2099 11:00:00 GMT")], "", RateLimited, Some(retry_after::WAIT_MAX)),
+        (&[("retry-after", "4294967296")], "", RateLimited, Some(retry_after::WAIT_MAX)),
+        (&[("retry-after", "later")], "", Ambiguous429, None),
         (&[("retry-after", "3")], "You have no quota left", QuotaExhausted, None),
         (&[("retry-after", "3")], r#"{"error":{"message":"See billing"}}"#, QuotaExhausted, None),
         (used_up, "", RateLimited, s(9)),

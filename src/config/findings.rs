@@ -97,6 +97,10 @@ fn failover(settings: &Settings, workflow: &WorkflowSettings, now: UnixMillis, r
         let message = format!("these routes are never used: {why}");
         report.push(Severity::Warning, Code::FailoverDisabled, key(list), message);
     }
+    if workflow.failover.cross_model && workflow.alternates.is_empty() {
+        let message = "no `alternates` are named: there is no other model to go to";
+        report.push(Severity::Warning, Code::CrossModelWithoutAlternates, key("failover.cross_model"), message);
+    }
     if !workflow.failover.enabled {
         return;
     }

@@ -172,7 +172,7 @@ pub(super) const KEYS: &[Key] = &[
     key("workflow.failover.enabled", Flag, FlagDefault(false), "Nothing fails over until somebody says so."),
     key("workflow.failover.equivalent", Flag, FlagDefault(true), "To equivalents."),
     key("workflow.failover.cross_model", Flag, FlagDefault(false), "To alternates."),
-    ms("workflow.failover.wait_first_ms", 0, 60_000, 1_000, "A `Retry-After` up to this is waited for before failing over."),
+    ms("workflow.failover.wait_first_ms", 0, 60_000, 1_000, "A `Retry-After` under this is waited for before failing over; 0: none is."),
     // ---- approval ----
     key("approval", Tables, Absent("no failover"), "No live approval, no failover to that route."),
     key("approval.workflow", Text, Required, "For which workflow."),

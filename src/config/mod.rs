@@ -134,7 +134,16 @@ fn read_secret_file(path: &Path) -> io::Result<String> {
     read_bounded(path, SECRET_BYTES_MAX)
 }
 
+/// Reads a regular file. Anything else is refused before it is opened: to open a pipe without a writer waits for ever, and a
+/// device may never end.
 fn read_bounded(path: &Path, max: u64) -> io::Result<String> {
+    let kind = std::fs::metadata(path)?.file_type();
+    if kind.is_dir() {
+        return Err(io::Error::new(io::ErrorKind::IsADirectory, "a folder"));
+    }
+    if !kind.is_file() {
+        return Err(io::Error::new(io::ErrorKind::Unsupported, "not a regular file"));
+    }
     let mut text = String::new();
     let file = std::fs::File::open(path)?;
     let read = file.take(max + 1).read_to_string(&mut text)?;
@@ -152,6 +161,7 @@ fn reason(error: &io::Error) -> &'static str {
         io::ErrorKind::InvalidData => "it is not UTF-8",
         io::ErrorKind::FileTooLarge => "it is too large",
         io::ErrorKind::IsADirectory => "it is a folder",
+        io::ErrorKind::Unsupported => "it is not a regular file",
         _ => "the operating system refused",
     }
 }

@@ -77,7 +77,7 @@ macro_rules! codes {
 }
 
 codes! {
-    ConfigUnreadable "config_unreadable" "The config file cannot be read, is not UTF-8 or is over 1 MiB."
+    ConfigUnreadable "config_unreadable" "The config file cannot be read, is no regular file (a pipe, a device), is not UTF-8 or is over 1 MiB."
     Syntax "syntax" "Not TOML. Other findings on the same line, and those that need the whole file, are left out."
     UnknownKey "unknown_key" "No such key here."
     NotBuiltYet "not_built_yet" "A key or value of the specification that this build does not act on."
@@ -90,7 +90,7 @@ codes! {
     Unresolved "unresolved" "A name of a provider, route or workflow that does not exist."
     SecretInline "secret_inline" "A secret that is not `env:NAME` or `file:PATH`."
     SecretMissing "secret_missing" "The environment variable is not set."
-    SecretUnreadable "secret_unreadable" "The secret's file cannot be read or is over 64 KiB."
+    SecretUnreadable "secret_unreadable" "The secret's file cannot be read, is no regular file (a pipe, a device) or is over 64 KiB."
     SecretEmpty "secret_empty" "The variable or file is there and empty."
     SecretInvalid "secret_invalid" "The secret has characters that no header can carry (spaces, line ends, non-ASCII)."
     KeyShared "key_shared" "Two clients have the same key."
@@ -116,6 +116,7 @@ codes! {
     DeadlineTooShort "deadline_too_short" "No second attempt fits into the deadline."
     AddedLatencyTooShort "added_latency_too_short" "No failed attempt, or no hanging one, fits into `max_added_latency_ms`."
     FailoverDisabled "failover_disabled" "Failover routes are configured and switched off."
+    CrossModelWithoutAlternates "cross_model_without_alternates" "`failover.cross_model = true` and no `alternates` to go to."
     ApprovalExpiresSoon "approval_expires_soon" "An approval that is in use ends within 30 days."
     VerificationExpiresSoon "verification_expires_soon" "A verification that is in use ends within 30 days."
     SharedProvider "shared_provider" "Every failover route is at the primary's provider: its outage takes them all."

@@ -86,3 +86,31 @@ pub(super) fn with(header: &str, lines: &str) -> String {
 pub(super) fn codes(list: &[Problem]) -> Vec<String> {
     list.iter().map(|problem| format!("{} {}", problem.code.name(), problem.line)).collect()
 }
+
+/// A pipe without a writer would be waited for for ever, a device may never end.
+#[cfg(unix)]
+#[test]
+fn what_is_no_regular_file_is_refused_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let to_pipe = folder.path().join("link");
+    std::os::unix::fs::symlink(&pipe, &to_pipe).unwrap();
+    let config = folder.path().join("rubicon.toml");
+    std::fs::write(&config, "[provider.p]\nkind = \"openai\"\napi_key = \"file:pipe\"\n[route.r]\nprovider = \"p\"\n[workflow.w]\nprimary = \"r\"\n").unwrap();
+    for (path, code, why) in [
+        (pipe, "config_unreadable", "it is not a regular file"),
+        (to_pipe, "config_unreadable", "it is not a regular file"),
+        (Path::new("/dev/zero").to_owned(), "config_unreadable", "it is not a regular file"),
+        (folder.path().to_owned(), "config_unreadable", "it is a folder"),
+        (config, "secret_unreadable", "it is not a regular file"),
+    ] {
+        let (send, answer) = std::sync::mpsc::channel();
+        let file = path.clone();
+        std::thread::spawn(move || send.send(super::load(&file, &env, NOW).map(|_| ())));
+        let problems = answer.recv_timeout(std::time::Duration::from_secs(10)).expect("it hangs").unwrap_err();
+        let found: Vec<_> = problems.iter().map(|problem| problem.code.name()).collect();
+        assert_eq!(found, [code], "{}", path.display());
+        assert!(problems[0].message.contains(why), "{}", problems[0].message);
+    }
+}

@@ -5,7 +5,8 @@
 //! see *every* name (an unknown one may be visible), must take any type anywhere without failing, and must not fail at a lone
 //! surrogate (`"\ud83d"` in one event, `"\ude00"` in the next: FIELD_CASES F41). Nothing here allocates, save
 //! [`walk`]'s path, or recurses; text that is not valid JSON after all yields less, never a panic. Names are compared as
-//! written: one with escapes in it is simply a name that is not known. Deliberately not here: what a member means.
+//! written: in a provider's answer one with escapes in it is simply a name that is not known; a request, whose writer may want a
+//! name not to be known, goes through [`plain_names`] first. Deliberately not here: what a member means.
 
 use std::borrow::Cow;
 
@@ -100,6 +101,54 @@ pub fn walk<'a>(json: &'a str, mut visit: impl FnMut(&[&'a str], &'a str)) {
             Token::Leaf(leaf) => visit(&path, leaf),
         }
     }
+}
+
+/// The text with every name, at any depth, written without escapes, and those that spell one of `known` in other letters
+/// ([`spelt_as`]) written as it. Values stay. Borrowed, as almost always, where nothing had to change; a name that can't do without escapes
+/// stays as it is.
+pub fn plain_names<'a>(json: &'a str, known: &[&str]) -> Cow<'a, str> {
+    let mut tokens = Tokens { json, at: 0 };
+    let (mut out, mut copied) = (String::new(), 0);
+    while let Some(token) = tokens.next() {
+        let Token::Name(name) = token else { continue };
+        let Some(plain) = plain_name(name, known) else { continue };
+        // The tokens stand just past the name's closing quote.
+        let end = tokens.at.saturating_sub(1);
+        out.push_str(json.get(copied..end.saturating_sub(name.len())).unwrap_or_default());
+        out.push_str(&plain);
+        copied = end;
+    }
+    if copied == 0 {
+        return Cow::Borrowed(json);
+    }
+    out.push_str(json.get(copied..).unwrap_or_default());
+    Cow::Owned(out)
+}
+
+/// What to write for `name`, if anything else than `name`.
+fn plain_name(name: &str, known: &[&str]) -> Option<String> {
+    if !name.bytes().any(|b| b == b'\\' || b.is_ascii_uppercase() || !b.is_ascii()) {
+        return None;
+    }
+    let meant: Cow<'_, str> = if name.contains('\\') {
+        Cow::Owned(serde_json::from_str(&format!("\"{name}\"")).ok()?)
+    } else {
+        Cow::Borrowed(name)
+    };
+    let plain = known.iter().find(|known| spelt_as(known, &meant)).map_or(&*meant, |known| known);
+    let needs_escapes = |c: char| c < ' ' || matches!(c, '"' | '\\');
+    (plain != name && !plain.contains(needs_escapes)).then(|| plain.to_owned())
+}
+
+/// Whether `name` is `known` (ASCII) in any letters, as Go's `encoding/json` compares: without case, and with the two letters of
+/// Unicode that fold into ASCII.
+pub fn spelt_as(known: &str, name: &str) -> bool {
+    let folded = name.chars().map(|c| match c {
+        '\u{17f}' => 's',
+        '\u{212a}' => 'k',
+        c => c.to_ascii_lowercase(),
+    });
+    folded.eq(known.chars().map(|c| c.to_ascii_lowercase()))
 }
 
 enum Token<'a> {
@@ -311,6 +360,30 @@ mod tests {
         }
     }
 
+    #[test]
+    fn names_are_made_plain_and_values_are_not() {
+        const KNOWN: &[&str] = &["type", "tools", "kind"];
+        for (json, plain) in [
+            (r#"{"t\u0079pe":"t\u0079pe"}"#, r#"{"type":"t\u0079pe"}"#),
+            (r#"[{"a":{"TYPE" : "Type"}},{"Other":1}]"#, r#"[{"a":{"type" : "Type"}},{"Other":1}]"#),
+            (
+                r#"{"\u006fther":1,"x":["\u0054ool\u017f",{"\u212aind":2}]}"#,
+                r#"{"other":1,"x":["\u0054ool\u017f",{"kind":2}]}"#,
+            ),
+            ("{\"tool\u{17f}\":1}", r#"{"tools":1}"#),
+            (
+                r#"{"a\"b":1,"a\u0022":2,"\n":3,"\ud800":4,"a\/b":5}"#,
+                r#"{"a\"b":1,"a\u0022":2,"\n":3,"\ud800":4,"a/b":5}"#,
+            ),
+        ] {
+            assert_eq!(plain_names(json, KNOWN), plain);
+        }
+        for same in [r#"{"type":"Type","x":{"kind":"\\"},"Unlike":1,"\u00e9\"":1}"#, "[]", "7", "", "{\"Ty", "\"Type\""]
+        {
+            assert!(matches!(plain_names(same, KNOWN), Cow::Borrowed(_)), "{same}");
+        }
+    }
+
     fn any_json() -> impl Strategy<Value = Value> {
         let leaf = prop_oneof![
             Just(Value::Null),
@@ -335,6 +408,16 @@ mod tests {
         }
     }
 
+    /// The tree with every `a` called `A`.
+    fn renamed(value: &Value) -> Value {
+        let name = |name: &String| if name == "a" { "A".to_owned() } else { name.clone() };
+        match value {
+            Value::Array(items) => items.iter().map(renamed).collect(),
+            Value::Object(map) => map.iter().map(|(key, value)| (name(key), renamed(value))).collect(),
+            other => other.clone(),
+        }
+    }
+
     proptest! {
         /// serde_json's own tree is the oracle.
         #[test]
@@ -343,6 +426,11 @@ mod tests {
             let mut seen = Vec::new();
             walk(&json, |_, leaf| seen.push(leaf.to_owned()));
             prop_assert_eq!(seen, leaves(&value));
+            // Names of the tree have no escapes but needed ones; and `A` is read as the `a` that it was.
+            prop_assert_eq!(&*plain_names(&json, &["a"]), &*json);
+            let renamed = renamed(&value).to_string();
+            let plain: Value = serde_json::from_str(&plain_names(&renamed, &["a"])).unwrap();
+            prop_assert_eq!(&plain, &value);
             match &value {
                 Value::Object(map) => {
                     let ours: Vec<_> = members(&json).map(|(_, v)| serde_json::from_str::<Value>(v).unwrap()).collect();
@@ -361,6 +449,7 @@ mod tests {
         #[test]
         fn garbage_ends(json in "[{}\\[\\]\":,\\\\ a1é]{0,40}") {
             walk(&json, |_, _| {});
+            let _ = plain_names(&json, &["a"]);
             let _ = (members(&json).count(), elements(&json).count(), is_empty(&json), text(&json), text_bytes(&json));
         }
     }

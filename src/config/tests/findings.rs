@@ -91,6 +91,19 @@ fn each_flaw_is_found() {
             "equivalents = [\"other\"]\nalternates = [\"claude\"]",
             &["warning failover_disabled workflow.w.alternates"],
         ),
+        (
+            "enabled = true",
+            "enabled = true\ncross_model = true",
+            &["warning cross_model_without_alternates workflow.w.failover.cross_model"],
+        ),
+        (
+            "enabled = true",
+            "enabled = false\ncross_model = true",
+            &[
+                "warning failover_disabled workflow.w.equivalents",
+                "warning cross_model_without_alternates workflow.w.failover.cross_model",
+            ],
+        ),
         ("purpose = \"failover\"", "purpose = \"cross_model\"", &[REFUSED, NEVER]),
         ("until = 2027-06-30\n", "until = 2026-11-30\n", &[REFUSED, NEVER]),
         ("until = 2027-06-30\n", "until = 2026-12-01\n", &["warning approval_expires_soon approval[0].until"]),

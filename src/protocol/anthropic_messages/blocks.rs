@@ -2,7 +2,8 @@
 //!
 //! In: the raw values of `system`, `messages`, `tools`. Out, gathered in [`Found`]: how much text there is, which capabilities it
 //! takes, which tools the provider would run, which state only one account holds. Why by member and not by block type: a pin is a
-//! pin wherever a new block type carries it. What the application says to its own tools (`input`, plain `tool_result` text)
+//! pin wherever a new block type carries it. What stands where content stands and is not known is a capability under its own
+//! name, so that no route drops it in silence. What the application says to its own tools (`input`, plain `tool_result` text)
 //! is counted and not looked into. Deliberately not here: the request's other members (`request.rs`).
 
 use std::collections::BTreeSet;
@@ -11,6 +12,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::fields::{Raw, each, filled, object, size, text_bytes, word};
+use crate::protocol::features::{self, named};
+use crate::protocol::json_walk::member;
 use crate::protocol::request::{HostedTool, RequestError};
 
 /// Blocks inside blocks. The deepest declared nesting is three (a tool's result, a document, its source's blocks); deeper ones
@@ -19,9 +22,6 @@ const DEPTH_MAX: u8 = 6;
 
 /// Kinds of hosted tools in one request. Fifteen are declared; more than this is refused, so that the list stays small.
 const HOSTED_TOOLS_MAX: usize = 32;
-
-/// Bytes kept of an unknown tool type, which becomes a capability's name and is printed. A longer one is cut.
-const TOOL_TYPE_BYTES_MAX: usize = 64;
 
 /// Tools with a type of Anthropic's own that the *application* runs: their calls come as plain `tool_use`.
 const CLIENT_TOOLS: &[&str] = &["bash", "browser_toolset", "computer", "computer_toolset", "memory", "text_editor"];
@@ -42,10 +42,21 @@ pub(super) struct Found {
     pub(super) hosted: Vec<HostedTool>,
 }
 
+/// Where a block stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// As content of a message, of the system prompt, of a tool's result, of a document.
+    Content,
+    /// As a detail of another block (a source, citations, a hosted tool's findings): what it is, is said by that block.
+    Detail,
+}
+
 #[derive(Deserialize)]
 struct Block<'a> {
     #[serde(borrow, rename = "type")]
     kind: Raw<'a>,
+    #[serde(borrow)]
+    name: Raw<'a>,
     #[serde(borrow)]
     text: Raw<'a>,
     #[serde(borrow)]
@@ -97,33 +108,31 @@ impl Found {
     pub(super) fn text_or_blocks(&mut self, raw: Raw<'_>, param: &'static str) -> Result<(), RequestError> {
         match raw {
             Some(raw) if raw.get().starts_with('"') => self.text_bytes += text_bytes(Some(raw)),
-            Some(raw) => self.blocks(raw, param, 0)?,
+            Some(raw) => self.blocks(raw, param, Place::Content, 0)?,
             None => {}
         }
         Ok(())
     }
 
-    fn blocks(&mut self, array: &RawValue, param: &'static str, depth: u8) -> Result<(), RequestError> {
-        if each(array, |block| self.block(block, param, depth))? {
+    fn blocks(&mut self, array: &RawValue, param: &'static str, place: Place, depth: u8) -> Result<(), RequestError> {
+        if each(array, |block| self.block(block, param, place, depth))? {
             Ok(())
         } else {
             Err(invalid(param, "must be a string or an array of content blocks"))
         }
     }
 
-    fn block(&mut self, raw: &RawValue, param: &'static str, depth: u8) -> Result<(), RequestError> {
+    fn block(&mut self, raw: &RawValue, param: &'static str, place: Place, depth: u8) -> Result<(), RequestError> {
         if depth > DEPTH_MAX {
             return Err(invalid(param, "nests content blocks too deep"));
         }
         let block: Block<'_> = object(raw)
             .ok_or_else(|| invalid(param, "has a content block that is not an object, or that names a member twice"))?;
         let kind = word(block.kind).unwrap_or_default();
-        self.capability(match &*kind {
-            "image" => "image",
-            "document" | "container_upload" => "file",
-            "tool_use" | "tool_result" => "tools",
-            _ => "text",
-        });
+        self.kind(&kind, &block, place);
+        if block.citations.is_some_and(|citations| member(citations.get(), "enabled") == Some("true")) {
+            self.capability("citations");
+        }
         for text in [block.text, block.thinking, block.title, block.context] {
             self.text_bytes += text_bytes(text);
         }
@@ -142,14 +151,42 @@ impl Found {
             self.added_tool(tool, param)?;
         }
         // Blocks inside: a result's content, a document's source, citations with their own state.
-        for inside in [block.content, block.source, block.citations, block.tool_changes].into_iter().flatten() {
+        let of_content = match &*kind {
+            "tool_result" | "search_result" | "content" => Place::Content,
+            _ => Place::Detail,
+        };
+        let details = [block.source, block.citations, block.tool_changes].map(|detail| (detail, Place::Detail));
+        for (inside, place) in [(block.content, of_content)].into_iter().chain(details) {
+            let Some(inside) = inside else { continue };
             match inside.get().as_bytes().first() {
-                Some(b'[') => self.blocks(inside, param, depth + 1)?,
-                Some(b'{') => self.block(inside, param, depth + 1)?,
+                Some(b'[') => self.blocks(inside, param, place, depth + 1)?,
+                Some(b'{') => self.block(inside, param, place, depth + 1)?,
                 _ => self.text_bytes += text_bytes(Some(inside)),
             }
         }
         Ok(())
+    }
+
+    /// The capability that a block is.
+    fn kind(&mut self, kind: &str, block: &Block<'_>, place: Place) {
+        let known = match kind {
+            "image" => "image",
+            "document" | "container_upload" => "file",
+            "tool_use" | "tool_result" => "tools",
+            "text" | "thinking" | "redacted_thinking" => "text",
+            _ if place == Place::Detail => "text",
+            "" if block.kind.is_none() && block.text.is_some() => "text",
+            // Traces of hosted tools in the history need who knows the tool. The search for tools has several names, of which its
+            // call (`server_tool_use`) has the right one.
+            "tool_search_tool_result" => "text",
+            "mcp_tool_use" | "mcp_tool_result" | "mcp_tool_listing" => "mcp",
+            "server_tool_use" => return self.capability(&named(hosted_name(&word(block.name).unwrap_or_default()))),
+            other => {
+                let tool = other.strip_suffix("_tool_result").map(hosted_name);
+                return self.capability(&named(tool.unwrap_or(other)));
+            }
+        };
+        self.capability(known);
     }
 
     /// `tools`, an item.
@@ -194,11 +231,7 @@ impl Found {
     /// # Errors
     /// `invalid_type` over [`HOSTED_TOOLS_MAX`] kinds.
     pub(super) fn host(&mut self, name: &str, may_act: bool, param: &'static str) -> Result<(), RequestError> {
-        let name: String = name
-            .chars()
-            .take(TOOL_TYPE_BYTES_MAX)
-            .map(|c| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.') { c } else { '_' })
-            .collect();
+        let name = named(name);
         if self.hosted.iter().any(|tool| tool.name == name) {
             return Ok(());
         }
@@ -212,6 +245,7 @@ impl Found {
 
     /// Notes a capability.
     pub(super) fn capability(&mut self, name: &str) {
+        let name = if self.capabilities.len() < features::CAPABILITIES_MAX { name } else { features::UNKNOWN };
         if !self.capabilities.contains(name) {
             self.capabilities.insert(name.to_owned());
         }
@@ -222,6 +256,14 @@ impl Found {
         if is_there {
             self.pins.insert(name);
         }
+    }
+}
+
+/// The parts of the code tool are called by names of their own.
+fn hosted_name(name: &str) -> &str {
+    match name {
+        "bash_code_execution" | "text_editor_code_execution" => "code_execution",
+        name => name,
     }
 }
 

@@ -473,7 +473,7 @@ fn recorded_requests() {
     let Some(folder) = folder() else { return };
     let folder = folder.join("anthropic-messages");
     for (file, hosted, capabilities) in [
-        ("anthropic-citations-01", None, &["file", "text"][..]),
+        ("anthropic-citations-01", None, &["citations", "file", "text"][..]),
         ("anthropic-code-execution-01", Some(("code_execution", true)), &["code_execution", "reasoning", "text"]),
         ("anthropic-mcp-01", Some(("mcp", true)), &["mcp", "reasoning", "text"]),
         ("anthropic-thinking-tool-01", None, &["reasoning", "text", "tools"]),

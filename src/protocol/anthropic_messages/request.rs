@@ -3,8 +3,11 @@
 //! In: the body as the caller sent it. Out: [`RequestFacts`], or a 400. Why so little is checked: the provider judges a
 //! request; the relay refuses only what it can't read for certain and must (`model`, `stream`, tools, content with pins …),
 //! because a tool or a pin that it overlooks breaks a promise. A member given twice: `model` is refused, of the others every
-//! value is read and the last one counts. `null` is absent, save for `model`, where it would end up twice.
+//! value is read and the last one counts. `null` is absent, save for `model`, where it would end up twice. Names by which something is
+//! judged count however they are spelt, and so does a doubled one (`features::JUDGED`).
 //! Deliberately not here: headers (`anthropic-beta`), edits of the body ([`with_model`](crate::protocol::request::with_model)).
+
+use std::borrow::Cow;
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -12,7 +15,9 @@ use serde_json::value::RawValue;
 
 use super::blocks::{Found, invalid};
 use super::fields::{Raw, count, each, filled, is_array, object, word};
-use crate::protocol::json_object::{self, Member, Object};
+use crate::protocol::features;
+use crate::protocol::json_object::{self, Object};
+use crate::protocol::json_walk::plain_names;
 use crate::protocol::request::{RequestError, RequestFacts};
 
 /// Reads a request body.
@@ -31,7 +36,14 @@ pub fn read(body: &Bytes) -> Result<RequestFacts, RequestError> {
     let mut found = Found::default();
     found.capability("text");
     for member in &object.members {
-        read_member(member, &mut facts, &mut found)?;
+        let name = features::judged(&member.name);
+        match plain_names(member.value.get(), features::JUDGED) {
+            Cow::Borrowed(_) => read_member(name, member.value, &mut facts, &mut found)?,
+            Cow::Owned(plain) => {
+                let value = RawValue::from_string(plain).map_err(|_| invalid_names())?;
+                read_member(name, &value, &mut facts, &mut found)?;
+            }
+        }
     }
     if facts.reasoning {
         found.capability("reasoning");
@@ -54,9 +66,14 @@ fn model(object: &Object<'_>) -> Result<Option<(String, std::ops::Range<usize>)>
     Ok(Some((name.into_owned(), member.range.clone())))
 }
 
-fn read_member(member: &Member<'_>, facts: &mut RequestFacts, found: &mut Found) -> Result<(), RequestError> {
-    let value = Some(member.value).filter(|value| value.get() != "null");
-    match &*member.name {
+/// For what can't happen: valid JSON with other names in it is valid JSON.
+fn invalid_names() -> RequestError {
+    RequestError { code: "invalid_json", message: "a name in the request cannot be read".to_owned(), param: None }
+}
+
+fn read_member(name: &str, value: &RawValue, facts: &mut RequestFacts, found: &mut Found) -> Result<(), RequestError> {
+    let value = Some(value).filter(|value| value.get() != "null");
+    match name {
         "stream" => {
             facts.stream = match value.map(RawValue::get) {
                 None | Some("false") => false,
@@ -78,12 +95,25 @@ fn read_member(member: &Member<'_>, facts: &mut RequestFacts, found: &mut Found)
         "tool_choice" => read_tool_choice(value, found)?,
         "output_format" if value.is_some() => found.capability("json_schema"),
         "output_config" => read_output_config(value, found)?,
-        "container" => found.pin("container", is_container_held(value)?),
+        "container" => {
+            let (held, skilled) = container(value)?;
+            found.pin("container", held);
+            if skilled {
+                found.capability("skills");
+            }
+        }
         "thread" => found.pin("conversation", names_message(value, "thread")?),
         "diagnostics" => found.pin("previous_response_id", names_message(value, "diagnostics")?),
         // Billing state of a refused request; good at the organization that issued it only.
         "fallback_credit_token" => found.pin("encrypted_content", filled(value)),
-        _ => {}
+        "web_search_options" if value.is_some() => found.host("web_search", false, "web_search_options")?,
+        // Of other dialects: who answers this one and knows them all the same is to say so.
+        "modalities" | "audio" | "functions" | "plugins" | "response_format" if filled(value) => found.capability(name),
+        _ => {
+            if let Some(feature) = value.and_then(|value| features::of_member(name, value.get())) {
+                found.capability(feature);
+            }
+        }
     }
     Ok(())
 }
@@ -152,8 +182,9 @@ fn read_output_config(value: Raw<'_>, found: &mut Found) -> Result<(), RequestEr
     Ok(())
 }
 
-/// `container`: an id, or an object with an id or with skills of the caller's own. Anthropic's own skills are everywhere.
-fn is_container_held(value: Raw<'_>) -> Result<bool, RequestError> {
+/// `container`: an id, or an object with an id or with skills. Whether it is bound to an account (by the id, or by skills of the
+/// caller's own; Anthropic's own are everywhere), and whether it has skills.
+fn container(value: Raw<'_>) -> Result<(bool, bool), RequestError> {
     #[derive(Deserialize)]
     struct Container<'a> {
         #[serde(borrow)]
@@ -167,16 +198,16 @@ fn is_container_held(value: Raw<'_>) -> Result<bool, RequestError> {
         kind: Raw<'a>,
     }
     if value.is_some_and(|value| value.get().starts_with('"')) {
-        return Ok(filled(value));
+        return Ok((filled(value), false));
     }
-    let Some(container) = optional::<Container<'_>>(value, "container")? else { return Ok(false) };
+    let Some(container) = optional::<Container<'_>>(value, "container")? else { return Ok((false, false)) };
     let mut is_own = container.skills.is_some() && !is_array(container.skills);
     items(container.skills.filter(|_| !is_own), "container", |skill| {
         let kind = object::<Skill<'_>>(skill).and_then(|skill| word(skill.kind).map(|kind| kind == "anthropic"));
         is_own |= kind != Some(true);
         Ok(())
     })?;
-    Ok(filled(container.id) || is_own)
+    Ok((filled(container.id) || is_own, filled(container.skills)))
 }
 
 /// `thread` and `diagnostics` may name an earlier answer, which only the account that gave it knows.
@@ -293,6 +324,52 @@ mod tests {
     }
 
     #[test]
+    fn features_have_their_own_names() {
+        let part = |part: &str| format!(r#"{{"messages":[{{"role":"user","content":[{part}]}}]}}"#);
+        for (body, capabilities) in [
+            (part(r#"{"type":"zork"}"#), "text zork"),
+            (part(r#"{"type":"zork\n2"}"#), "text zork_2"),
+            (part(r#"{"type":7}"#), "text unknown"),
+            (part(r#"{"text":"x"}"#), "text"),
+            (
+                part(r#"{"type":"search_result","source":"u","content":[{"type":"text","text":"x"}]}"#),
+                "search_result text",
+            ),
+            (part(r#"{"type":"tool_result","content":[{"type":"zork"}]}"#), "text tools zork"),
+            (part(r#"{"type":"tool_result","content":"x"}"#), "text tools"),
+            (part(r#"{"type":"document","source":{"type":"content","content":[{"type":"zork"}]}}"#), "file text zork"),
+            (
+                part(r#"{"type":"document","source":{"type":"base64","data":"AA"},"citations":{"enabled":true}}"#),
+                "citations file text",
+            ),
+            (part(r#"{"type":"document","citations":{"enabled":false}}"#), "file text"),
+            (part(r#"{"type":"server_tool_use","name":"bash_code_execution","input":{}}"#), "code_execution text"),
+            (part(r#"{"type":"web_search_tool_result","content":[{"type":"web_search_result"}]}"#), "text web_search"),
+            (part(r#"{"type":"mcp_tool_use","name":"f"}"#), "mcp text"),
+            (part(r#"{"Type":"image"}"#), "image text"),
+            (part(r#"{"t\u0079pe":"image"}"#), "image text"),
+            (r#"{"prediction":{"type":"content"}}"#.into(), "prediction text"),
+            (r#"{"prediction":null,"modalities":[],"logit_bias":{}}"#.into(), "text"),
+            (r#"{"modalities":["audio"],"audio":{"voice":"x"}}"#.into(), "audio modalities text"),
+            (r#"{"context_management":{"edits":[{"type":"x"}]}}"#.into(), "context_management text"),
+            (r#"{"container":{"skills":[{"type":"anthropic","skill_id":"pptx"}]}}"#.into(), "skills text"),
+            (r#"{"web_search_options":{}}"#.into(), "text web_search"),
+            (
+                r#"{"temperature":1,"top_k":4,"top_p":1,"stop_sequences":["x"],"metadata":{"user_id":"u"}}"#.into(),
+                "text",
+            ),
+            (r#"{"TOOLS":[{"TYPE":"mcp_toolset"}]}"#.into(), "mcp text"),
+            (r#"{"tools":[{"t\u0079pe":"mcp_toolset"}]}"#.into(), "mcp text"),
+        ] {
+            assert_eq!(facts(&body).capabilities.join(" "), capabilities, "{body}");
+        }
+        let parts: Vec<_> = (0..1000).map(|n| format!(r#"{{"type":"zork_{n}"}}"#)).collect();
+        let many = facts(&part(&parts.join(","))).capabilities;
+        assert_eq!(many.len(), features::CAPABILITIES_MAX + 1);
+        assert!(many.iter().any(|name| name == features::UNKNOWN));
+    }
+
+    #[test]
     fn refused() {
         for (body, code, param) in [
             ("", "invalid_json", None),
@@ -313,6 +390,14 @@ mod tests {
             ("{\"system\":7}", "invalid_type", Some("system")),
             ("{\"tools\":{}}", "invalid_type", Some("tools")),
             ("{\"tools\":[null]}", "invalid_type", Some("tools")),
+            ("{\"tools\":{\"type\":\"mcp_toolset\"}}", "invalid_type", Some("tools")),
+            ("{\"tools\":\"mcp\"}", "invalid_type", Some("tools")),
+            ("{\"tools\":7}", "invalid_type", Some("tools")),
+            ("{\"Tools\":7}", "invalid_type", Some("tools")),
+            ("{\"tools\":[{\"type\":\"custom\",\"Type\":\"mcp_toolset\"}]}", "invalid_type", Some("tools")),
+            ("{\"tools\":[{\"type\":\"custom\",\"t\\u0079pe\":\"mcp_toolset\"}]}", "invalid_type", Some("tools")),
+            ("{\"messages\":[{\"content\":\"a\",\"Content\":[]}]}", "invalid_type", Some("messages")),
+            ("{\"MCP_servers\":{}}", "invalid_type", Some("mcp_servers")),
             ("{\"mcp_servers\":{}}", "invalid_type", Some("mcp_servers")),
             ("{\"thinking\":true}", "invalid_type", Some("thinking")),
             ("{\"thinking\":{\"type\":\"disabled\",\"type\":\"enabled\"}}", "invalid_type", Some("thinking")),

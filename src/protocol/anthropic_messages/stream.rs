@@ -3,6 +3,8 @@
 //! In: one event's name and data at a time. Out: what it shows, by the rows of [`table`](super::table::ROWS) and nothing else; whether it
 //! is a fault; how far the stream has come; usage, stop reason, model. Why no generic JSON value: this runs for every event; members
 //! are borrowed slices and only the small ones are looked into. State is four counts, two bounded names and an [`Ending`].
+//! `message_stop` is the end only after a stop reason in a `message_delta` (STREAMS.md 1.2): servers in between send it when the
+//! provider was cut, too. One without is marked as the terminal event and ends nothing.
 //! Deliberately not here: which blocks are open. The table needs no memory, so a stream that breaks the order can't confuse it.
 
 use std::borrow::Cow;
@@ -15,6 +17,9 @@ use super::fields::{Raw, filled, object, word};
 use super::table::{self, CITED, EMPTY, FILLED, Seen};
 use super::usage::{Tokens, name};
 use crate::protocol::signal::{Ending, Fault, Reading, Show, StreamReader, Usage};
+
+/// The dialect's terminal event.
+const MESSAGE_STOP: &str = "message_stop";
 
 /// The reader of one attempt.
 #[derive(Debug)]
@@ -126,12 +131,15 @@ impl Reader {
             "content_block_start" => self.read_block(event.content_block),
             "message_start" => self.read_start(event.message),
             "message_delta" => self.read_message_delta(event),
-            "message_stop" => {
-                self.ending = Ending::Terminal;
+            MESSAGE_STOP => {
+                if self.ending == Ending::Finished {
+                    self.ending = Ending::Terminal;
+                }
                 table::show(kind, "", Seen::Is(EMPTY))
             }
             "completion" => {
                 self.note(event.stop_reason, event.model);
+                self.finish(event.stop_reason);
                 table::show(kind, "", any(&[event.completion]))
             }
             _ => table::show(kind, "", Seen::Is(EMPTY)),
@@ -158,6 +166,7 @@ impl Reader {
         let details = delta.as_ref().and_then(|delta| delta.stop_details).and_then(object::<StopDetails<'_>>);
         if let Some(delta) = delta {
             self.note(delta.stop_reason, None);
+            self.finish(delta.stop_reason);
         }
         table::show("message_delta", "", any(&[details.and_then(|details| details.explanation)]))
     }
@@ -189,13 +198,17 @@ impl Reader {
         table::show("content_block_start", &kind, seen)
     }
 
-    /// Notes a stop reason and a model, where told. The end is never taken back.
+    /// A stop reason where the answer's end is told. One in `message_start` is no end: nothing was said yet.
+    fn finish(&mut self, stop_reason: Raw<'_>) {
+        if self.ending == Ending::Open && name(stop_reason).is_some() {
+            self.ending = Ending::Finished;
+        }
+    }
+
+    /// Notes a stop reason and a model, where told.
     fn note(&mut self, stop_reason: Raw<'_>, model: Raw<'_>) {
         if let Some(reason) = name(stop_reason) {
             self.stop_reason = Some(reason);
-            if self.ending == Ending::Open {
-                self.ending = Ending::Finished;
-            }
         }
         if let Some(model) = name(model) {
             self.model = Some(model);
@@ -234,7 +247,8 @@ impl StreamReader for Reader {
             // `{"message":…}`, `{"detail":…}`: a gateway's error, with nothing around it.
             return faulty(fault);
         }
-        Reading::of(self.read_event(&kind, &event))
+        let show = self.read_event(&kind, &event);
+        if kind == MESSAGE_STOP { Reading::terminal(show) } else { Reading::of(show) }
     }
 
     fn ending(&self) -> Ending {
@@ -500,11 +514,19 @@ pub(super) mod tests {
             (&[DELTA, "[DONE]"], Ending::Finished, Some("end_turn")),
             (&[DELTA, NO_REASON], Ending::Finished, Some("end_turn")),
             (&[DELTA, STOP], Ending::Terminal, Some("end_turn")),
-            (&[STOP], Ending::Terminal, None),
-            (&[STOP, DELTA], Ending::Terminal, Some("end_turn")),
+            (&[STOP], Ending::Open, None),
+            (&[NO_REASON, STOP], Ending::Open, None),
+            (&[STOP, DELTA], Ending::Finished, Some("end_turn")),
+            (&[STOP, DELTA, STOP], Ending::Terminal, Some("end_turn")),
+            (&[DELTA, STOP, NO_REASON], Ending::Terminal, Some("end_turn")),
             (&[DELTA, STOP, "[DONE]", "x"], Ending::Terminal, Some("end_turn")),
             (&[r#"{"type":"message_delta","delta":{"stop_reason":""}}"#], Ending::Open, None),
-            (&[r#"{"type":"message_start","message":{"stop_reason":"end_turn"}}"#], Ending::Finished, Some("end_turn")),
+            (&[r#"{"type":"message_start","message":{"stop_reason":"end_turn"}}"#], Ending::Open, Some("end_turn")),
+            (
+                &[r#"{"type":"message_start","message":{"stop_reason":"end_turn"}}"#, STOP],
+                Ending::Open,
+                Some("end_turn"),
+            ),
             (&[r#"{"type":"completion","completion":"","stop_reason":"x"}"#], Ending::Finished, Some("x")),
         ] {
             let mut reader = Reader::new();
@@ -514,8 +536,25 @@ pub(super) mod tests {
             assert_eq!((reader.ending(), reader.finish_reason()), (ending, reason), "{events:?}");
         }
         let mut reader = Reader::new();
+        reader.read(b"", DELTA.as_bytes());
         reader.read(b"message_stop", b"{}");
         assert_eq!(reader.ending(), Ending::Terminal);
+    }
+
+    #[test]
+    fn the_terminal_event_is_marked_whether_it_ends_anything_or_not() {
+        const STOP: &str = r#"{"type":"message_stop"}"#;
+        for (name, data, terminal) in [
+            ("message_stop", STOP, true),
+            ("", STOP, true),
+            ("message_stop", "{}", true),
+            ("data", "[DONE]", true),
+            ("message_stop", r#"{"type":"ping"}"#, false),
+            ("message_delta", r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"}}"#, false),
+            ("", r#"{"type":"message_stop","error":{"message":"m"}}"#, false),
+        ] {
+            assert_eq!(reading(name, data).terminal, terminal, "{name} {data}");
+        }
     }
 
     #[test]

@@ -6,8 +6,9 @@
 //! of a wrong guess is a failover that does not happen, not a second effect. Deliberately not here: functions and custom
 //! tools, which the application runs itself.
 
+use crate::protocol::features;
 use crate::protocol::json_walk::{elements, member, members, text};
-use crate::protocol::request::HostedTool;
+use crate::protocol::request::{HostedTool, RequestError};
 
 /// Hosted tools kept of one request: three times the types that are known. Of those over it only whether they may act is kept.
 pub(super) const TOOLS_MAX: usize = 64;
@@ -57,23 +58,43 @@ pub(super) fn add(tools: &mut Vec<HostedTool>, tool: HostedTool) {
     }
 }
 
+/// What a function without a `type` may be made of; a further object in it is a tool of the provider's, named by the member.
+const OF_FUNCTIONS: &[&str] =
+    &["function", "name", "description", "parameters", "input_schema", "strict", "cache_control"];
+
 /// One element of `tools`: `None` if it is a function or custom tool. An element without a type that names a function is one
-/// too, as lenient servers read it; else its first member names the tool (Gemini's style: `{"google_search": {}}`).
-pub(super) fn of_tool(tool: &str) -> Option<HostedTool> {
-    let kind = match member(tool, "type").and_then(text) {
-        Some(kind) => kind.into_owned(),
-        None if member(tool, "function").or(member(tool, "name")).is_some() => return None,
-        None => members(tool).next().map_or("unknown", |(name, _)| name).to_owned(),
-    };
-    (kind != "function" && kind != "custom").then(|| of_type(&kind))
+/// too, as lenient servers read it; else a member names the tool (Gemini's style: `{"google_search": {}}`).
+///
+/// # Errors
+/// `invalid_type` when `type` is given twice (servers differ in which one counts, so it could be a function here and a tool of
+/// the provider's there) or is no string.
+pub(super) fn of_tool(tool: &str) -> Result<Option<HostedTool>, RequestError> {
+    let mut kinds = members(tool).filter(|(name, _)| *name == "type").map(|(_, value)| value);
+    let kind = kinds.next().filter(|kind| *kind != "null");
+    if kinds.next().is_some() {
+        return Err(invalid("tools", "has a tool that gives its `type` twice"));
+    }
+    if let Some(kind) = kind {
+        let kind = text(kind).ok_or_else(|| invalid("tools", "has a tool whose `type` is not a string"))?;
+        return Ok((kind != "function" && kind != "custom").then(|| of_type(&kind)));
+    }
+    let mut others = members(tool).filter(|(name, _)| *name != "type" && !OF_FUNCTIONS.contains(name));
+    if member(tool, "function").or(member(tool, "name")).is_some() {
+        return Ok(others.find(|(_, value)| value.starts_with('{')).map(|(name, _)| of_type(name)));
+    }
+    Ok(Some(others.next().map_or_else(|| of_type(features::UNKNOWN), |(name, _)| of_type(name))))
+}
+
+/// A 400 that says what is wrong with a member, without its content.
+pub(super) fn invalid(param: &'static str, what: &str) -> RequestError {
+    RequestError { code: "invalid_type", message: format!("\"{param}\" {what}"), param: Some(param) }
 }
 
 fn of_type(kind: &str) -> HostedTool {
     let bare = without_date(kind.strip_prefix("openrouter:").unwrap_or(kind));
     let known = KNOWN.iter().find(|(name, ..)| *name == bare);
     let (name, may_act) = known.map_or((bare, true), |(_, name, may_act)| (*name, *may_act));
-    // The bound of a name: it goes into capabilities and refusals.
-    HostedTool { name: name.chars().take(64).collect(), may_act }
+    HostedTool { name: features::named(name), may_act }
 }
 
 /// `web_search_20250305`, `web_search_preview_2025_03_11` and `x-2025-03-11` without their date.
@@ -126,19 +147,35 @@ mod tests {
             (r#"{"type":"browser_automation"}"#, "browser_automation", true),
             (r#"{"type":"gpt_4"}"#, "gpt_4", true),
             (r#"{"type":"12345678"}"#, "12345678", true),
-            (r#"{"type":""}"#, "", true),
+            (r#"{"type":""}"#, "unknown", true),
+            (r#"{"type":"MCP"}"#, "MCP", true),
+            (r#"{"type":null,"mcp":{}}"#, "mcp", true),
+            (r#"{"name":"f","parameters":{},"code_execution":{}}"#, "code_interpreter", true),
+            (r#"{"code_execution":{},"function":{}}"#, "code_interpreter", true),
+            ("[{\"type\":\"mcp\"}]", "unknown", true),
             ("{}", "unknown", true),
             ("\"web_search\"", "unknown", true),
         ] {
-            assert_eq!(of_tool(tool), Some(HostedTool { name: name.to_owned(), may_act }), "{tool}");
+            assert_eq!(of_tool(tool), Ok(Some(HostedTool { name: name.to_owned(), may_act })), "{tool}");
         }
         for own in [
             r#"{"type":"function","function":{"name":"mcp"}}"#,
             r#"{"type":"custom","custom":{"name":"sql"}}"#,
             r#"{"function":{"name":"f"}}"#,
             r#"{"name":"f","parameters":{}}"#,
+            r#"{"type":null,"name":"f","parameters":{},"id":"x"}"#,
         ] {
-            assert_eq!(of_tool(own), None, "{own}");
+            assert_eq!(of_tool(own), Ok(None), "{own}");
+        }
+        for doubtful in [
+            r#"{"type":"mcp","type":"function"}"#,
+            r#"{"type":"function","type":"function"}"#,
+            r#"{"type":null,"type":"mcp"}"#,
+            r#"{"type":["mcp"],"function":{}}"#,
+            r#"{"type":7}"#,
+        ] {
+            let error = of_tool(doubtful).unwrap_err();
+            assert_eq!((error.code, error.param), ("invalid_type", Some("tools")), "{doubtful}");
         }
     }
 

@@ -1,22 +1,30 @@
 //! What a chat-completions request asks for.
 //!
 //! In: the body as the caller sent it. Out: [`RequestFacts`]. Members that decide what the relay does (`model`, `stream`, `n`) must
-//! have the right type, because a guess there would read the answer wrongly; every other member is the provider's to judge, passes
-//! untouched and counts as far as it is understood. The whole body is looked at once, in place; nothing of it is
-//! copied. Deliberately not here: which capability a route has, and editing (`protocol::request::with_model`).
+//! have the right type, because a guess there would read the answer wrongly, and so must the lists in which a tool of the
+//! provider's or a pin could hide (`tools`, `mcp_servers`, `plugins`, `messages`); every other member is the provider's to judge, passes
+//! untouched and counts as far as it is understood. Names count however they are spelt (`features::JUDGED`). The body is
+//! looked at in place; nothing of it is copied unless a name has to be made plain. Deliberately not here: which capability a route has, and editing (`protocol::request::with_model`).
 
 use bytes::Bytes;
 
-use super::hosted;
+use super::hosted::{self, invalid};
+use crate::protocol::features;
 use crate::protocol::json_object::{Member, Object, members as top_level};
-use crate::protocol::json_walk::{ELEMENT, elements, is_empty, member, text_bytes, walk};
-use crate::protocol::request::{RequestError, RequestFacts};
+use crate::protocol::json_walk::{ELEMENT, elements, is_empty, member, plain_names, text, text_bytes, walk};
+use crate::protocol::request::{HostedTool, RequestError, RequestFacts};
 
 /// Top-level members whose text goes to the model as input, whole.
 const DEFINITIONS: &[&str] = &["tools", "functions", "response_format"];
 
-/// Content part types and the capability that each needs.
+/// Content part types and the capability that each needs; any other is a capability under its own name.
 const PARTS: &[(&str, &str)] = &[
+    ("text", "text"),
+    ("input_text", "text"),
+    ("output_text", "text"),
+    ("refusal", "text"),
+    ("thinking", "text"), // Mistral, and Anthropic's blocks handed back: no need, but a pin where signed
+    ("redacted_thinking", "text"), // as above
     ("image_url", "image"),
     ("input_image", "image"),
     ("image", "image"),
@@ -67,7 +75,8 @@ const PINS: &[(&str, &str)] = &[
 /// Reads the body.
 ///
 /// # Errors
-/// `invalid_json`: not one JSON object. `model_twice`. `invalid_type`: `model` is no string, `stream` no boolean, or `n` no whole number.
+/// `invalid_json`: not one JSON object. `model_twice`. `invalid_type`: `model` is no string, `stream` no boolean, `n` no whole number,
+/// one of the lists no array, or a tool's `type` is given twice or no string.
 pub fn read(body: &Bytes) -> Result<RequestFacts, RequestError> {
     let object = top_level(body)?;
     let mut facts = RequestFacts {
@@ -83,14 +92,15 @@ pub fn read(body: &Bytes) -> Result<RequestFacts, RequestError> {
         hosted::add(&mut facts.hosted_tools, hosted::web_search()); // OpenRouter's suffix
     }
     for top in &object.members {
-        let value = top.value.get();
+        let (name, value) = (features::judged(&top.name), plain_names(top.value.get(), features::JUDGED));
+        let value = &*value;
         if value == "null" {
             continue;
         }
-        if DEFINITIONS.contains(&&*top.name) {
+        if DEFINITIONS.contains(&name) {
             walk(value, |_, leaf| facts.text_bytes = facts.text_bytes.saturating_add(text_bytes(leaf)));
         }
-        top_member(&mut facts, &top.name, value);
+        top_member(&mut facts, name, value)?;
     }
     let capable = |name: &str| facts.capabilities.iter().any(|each| each == name);
     if capable("tools") && object.last("parallel_tool_calls").is_some_and(|value| value.value.get() == "true") {
@@ -106,33 +116,42 @@ pub fn read(body: &Bytes) -> Result<RequestFacts, RequestError> {
     Ok(facts)
 }
 
-fn top_member(facts: &mut RequestFacts, name: &str, value: &str) {
+fn top_member(facts: &mut RequestFacts, name: &str, value: &str) -> Result<(), RequestError> {
     match name {
-        "messages" => messages(facts, value),
-        "tools" => tools(facts, value),
+        "messages" => messages(facts, array("messages", value)?),
+        "tools" => tools(facts, array("tools", value)?)?,
         "functions" if !is_empty(value) => capability(facts, "tools"),
-        "plugins" => hosted::of_plugins(value, &mut facts.hosted_tools),
+        "plugins" => hosted::of_plugins(array("plugins", value)?, &mut facts.hosted_tools),
+        "mcp_servers" => {
+            if elements(array("mcp_servers", value)?).next().is_some() {
+                hosted::add(&mut facts.hosted_tools, HostedTool { name: "mcp".to_owned(), may_act: true });
+            }
+        }
         "web_search_options" => hosted::add(&mut facts.hosted_tools, hosted::web_search()),
         // xAI: searches unless told not to. Qwen: only when told to.
         "search_parameters" if member(value, "mode") != Some("\"off\"") => {
             hosted::add(&mut facts.hosted_tools, hosted::web_search());
         }
-        "enable_search" if value == "true" => hosted::add(&mut facts.hosted_tools, hosted::web_search()),
-        "response_format" => match member(value, "type") {
-            Some("\"json_schema\"") => capability(facts, "json_schema"),
-            Some("\"json_object\"") => capability(facts, "json_object"),
-            _ => {}
+        "enable_search" if value != "false" => hosted::add(&mut facts.hosted_tools, hosted::web_search()),
+        // `json_schema`, `json_object`, and those of compatible servers (`grammar`, `regex` …).
+        "response_format" => match member(value, "type").and_then(text).as_deref() {
+            Some("text") => {}
+            Some(kind) => capability(facts, &features::named(kind)),
+            None if is_empty(value) => {}
+            None => capability(facts, "response_format"),
         },
         "reasoning" => {
             let off = member(value, "effort") == Some("\"none\"") || member(value, "enabled") == Some("false");
             facts.reasoning |= !off && value != "false";
         }
         "reasoning_effort" => facts.reasoning |= !matches!(value, "\"none\"" | "\"\""),
-        "thinking" => facts.reasoning |= matches!(member(value, "type"), Some("\"enabled\"" | "\"adaptive\"")),
+        "thinking" => {
+            facts.reasoning |= matches!(member(value, "type").and_then(text).as_deref(), Some("enabled" | "adaptive"))
+        }
         "logprobs" if value == "true" => capability(facts, "logprobs"),
         "top_logprobs" if value != "0" => capability(facts, "logprobs"),
-        "modalities" if elements(value).any(|each| each == "\"audio\"") => capability(facts, "audio"),
-        "modalities" if elements(value).any(|each| each == "\"image\"") => capability(facts, "image_output"),
+        "modalities" if value.starts_with('[') => elements(value).for_each(|each| modality(facts, each)),
+        "modalities" => modality(facts, value),
         "audio" => capability(facts, "audio"),
         // `max_completion_tokens` replaced `max_tokens`; where both are given, the larger one is the estimate.
         "max_tokens" | "max_completion_tokens" => {
@@ -141,13 +160,59 @@ fn top_member(facts: &mut RequestFacts, name: &str, value: &str) {
         "previous_response_id" => pinned(facts, "previous_response_id"),
         "conversation" | "conversation_id" => pinned(facts, "conversation"),
         "container" | "container_id" => pinned(facts, "container"),
-        _ => {}
+        _ => {
+            if let Some(feature) = features::of_member(name, value) {
+                capability(facts, feature);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A list in which something could hide that the relay must judge, so nothing else will do.
+fn array<'a>(param: &'static str, value: &'a str) -> Result<&'a str, RequestError> {
+    if value.starts_with('[') { Ok(value) } else { Err(wrong_type(param, "an array")) }
+}
+
+/// What an answer may consist of beside text.
+fn modality(facts: &mut RequestFacts, value: &str) {
+    match text(value).as_deref() {
+        Some("text") => {}
+        Some("image") => capability(facts, "image_output"), // `image` is one in the request
+        Some(other) => capability(facts, &features::named(other)),
+        None => capability(facts, "modalities"),
     }
 }
 
 fn capability(facts: &mut RequestFacts, name: &str) {
+    let name = if facts.capabilities.len() < features::CAPABILITIES_MAX { name } else { features::UNKNOWN };
     if !facts.capabilities.iter().any(|each| each == name) {
         facts.capabilities.push(name.to_owned());
+    }
+}
+
+/// What a leaf of the messages says of the kind of its content part: by the part's `type`, and by the member that holds the
+/// part's content, which some servers need no `type` for.
+fn content_kind(facts: &mut RequestFacts, path: &[&str], leaf: &str) {
+    // An object instead of an array of parts is one part.
+    let part = match path {
+        [ELEMENT, "content", ELEMENT, part @ ..] | [ELEMENT, "content", part @ ..] => part,
+        _ => return,
+    };
+    match part {
+        ["type"] => {
+            let kind = text(leaf).unwrap_or_default();
+            match PARTS.iter().find(|(part, _)| *part == kind) {
+                Some((_, name)) => capability(facts, name),
+                None => capability(facts, &features::named(&kind)),
+            }
+        }
+        [held, ..] if leaf != "null" => {
+            if let Some((_, name)) = PARTS.iter().find(|(part, _)| part == held) {
+                capability(facts, name);
+            }
+        }
+        _ => {}
     }
 }
 
@@ -163,11 +228,7 @@ fn messages(facts: &mut RequestFacts, value: &str) {
         if !NO_TEXT.contains(&name) {
             facts.text_bytes = facts.text_bytes.saturating_add(text_bytes(leaf));
         }
-        if matches!(path, [ELEMENT, "content", ELEMENT, "type"])
-            && let Some((_, name)) = PARTS.iter().find(|(part, _)| is_word(leaf, part))
-        {
-            capability(facts, name);
-        }
+        content_kind(facts, path, leaf);
         if let Some(name) = pin(path, name, leaf) {
             pinned(facts, name);
         }
@@ -192,9 +253,9 @@ fn pin(path: &[&str], name: &str, leaf: &str) -> Option<&'static str> {
     }
 }
 
-fn tools(facts: &mut RequestFacts, value: &str) {
+fn tools(facts: &mut RequestFacts, value: &str) -> Result<(), RequestError> {
     for tool in elements(value) {
-        let Some(hosted_tool) = hosted::of_tool(tool) else {
+        let Some(hosted_tool) = hosted::of_tool(tool)? else {
             capability(facts, "tools");
             continue;
         };
@@ -208,10 +269,11 @@ fn tools(facts: &mut RequestFacts, value: &str) {
             _ => {}
         });
     }
+    Ok(())
 }
 
 fn is_word(leaf: &str, word: &str) -> bool {
-    leaf.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) == Some(word)
+    text(leaf).is_some_and(|text| text == word)
 }
 
 fn model(object: &Object<'_>) -> Result<Option<(String, std::ops::Range<usize>)>, RequestError> {
@@ -247,7 +309,7 @@ fn choices(object: &Object<'_>) -> Result<u32, RequestError> {
 }
 
 fn wrong_type(param: &'static str, must_be: &str) -> RequestError {
-    RequestError { code: "invalid_type", message: format!("\"{param}\" must be {must_be}"), param: Some(param) }
+    invalid(param, &format!("must be {must_be}"))
 }
 
 #[cfg(test)]
@@ -297,6 +359,18 @@ mod tests {
             (r#"{"n":"2"}"#, "invalid_type", Some("n")),
             (r#"{"n":-1}"#, "invalid_type", Some("n")),
             (r#"{"n":1.5}"#, "invalid_type", Some("n")),
+            (r#"{"tools":{"type":"mcp"}}"#, "invalid_type", Some("tools")),
+            (r#"{"tools":"mcp"}"#, "invalid_type", Some("tools")),
+            (r#"{"tools":7}"#, "invalid_type", Some("tools")),
+            (r#"{"tools":[],"Tool\u0073":{"type":"mcp"}}"#, "invalid_type", Some("tools")),
+            (r#"{"tools":[{"type":"mcp","type":"function"}]}"#, "invalid_type", Some("tools")),
+            (r#"{"tools":[{"type":"function","t\u0079pe":"mcp"}]}"#, "invalid_type", Some("tools")),
+            (r#"{"tools":[{"type":"function","Type":"mcp"}]}"#, "invalid_type", Some("tools")),
+            (r#"{"tools":[{"type":7,"function":{}}]}"#, "invalid_type", Some("tools")),
+            (r#"{"mcp_servers":{"url":"x"}}"#, "invalid_type", Some("mcp_servers")),
+            (r#"{"plugins":{"id":"web"}}"#, "invalid_type", Some("plugins")),
+            (r#"{"messages":{"role":"user"}}"#, "invalid_type", Some("messages")),
+            (r#"{"messages":"hi"}"#, "invalid_type", Some("messages")),
         ] {
             let error = read(&Bytes::copy_from_slice(body.as_bytes())).unwrap_err();
             assert_eq!((error.code, error.param), (code, param), "{body}");
@@ -313,6 +387,32 @@ mod tests {
             (part(r#"{"type":"input_audio","input_audio":{"data":"AAAA","format":"wav"}}"#), "audio text"),
             (part(r#"{"type":"file","file":{"file_data":"AAAA","filename":"a.pdf"}}"#), "file text"),
             (part(r#"{"type":"video_url","video_url":{"url":"https://example.test"}}"#), "text video"),
+            (part(r#"{"type":"zork"}"#), "text zork"),
+            (part(r#"{"type":"zork gl\u00fchen"}"#), "text zork_gl_hen"),
+            (part(r#"{"type":7}"#), "text unknown"),
+            (part(r#"{"t\u0079pe":"image_url"}"#), "image text"),
+            (part(r#"{"type":"im\u0061ge_url"}"#), "image text"),
+            (part(r#"{"type":"text","Type":"image_url"}"#), "image text"),
+            (part(r#"{"image_url":{"url":"https://example.test"}}"#), "image text"),
+            (part(r#"{"type":"refusal","refusal":"x"}"#), "text"),
+            (r#"{"messages":[{"role":"user","content":{"type":"image_url"}}]}"#.into(), "image text"),
+            (r#"{"Me\u0073sages":[{"role":"user","Content":[{"type":"file"}]}]}"#.into(), "file text"),
+            (r#"{"prediction":{"type":"content","content":"x"}}"#.into(), "prediction text"),
+            (r#"{"prediction":null,"logit_bias":{},"documents":[]}"#.into(), "text"),
+            (
+                r#"{"logit_bias":{"9":-100},"guided_choice":["a"],"documents":[{"x":1}]}"#.into(),
+                "documents guided_choice logit_bias text",
+            ),
+            (r#"{"temperature":1,"top_p":1,"seed":7,"stop":"x","frequency_penalty":1,"user":"u"}"#.into(), "text"),
+            (r#"{"modalities":["text","video","image"]}"#.into(), "image_output text video"),
+            (r#"{"modalities":"audio"}"#.into(), "audio text"),
+            (r#"{"response_format":{"type":"grammar","grammar":"x"}}"#.into(), "grammar text"),
+            (r#"{"response_format":"json"}"#.into(), "response_format text"),
+            (r#"{"mcp_servers":[{"url":"x"}]}"#.into(), "mcp text"),
+            (r#"{"mcp_servers":[]}"#.into(), "text"),
+            (r#"{"TOOLS":[{"TYPE":"mcp"}]}"#.into(), "mcp text"),
+            (r#"{"tools":[{"t\u0079pe":"mcp"}]}"#.into(), "mcp text"),
+            (r#"{"tools":[{"type":"\u006dcp"}]}"#.into(), "mcp text"),
             (r#"{"modalities":["text","audio"],"audio":{"voice":"alloy","format":"pcm16"}}"#.into(), "audio text"),
             (r#"{"tools":[{"type":"function","function":{"name":"f"}}]}"#.into(), "text tools"),
             (r#"{"functions":[{"name":"f"}]}"#.into(), "text tools"),
@@ -354,6 +454,14 @@ mod tests {
     }
 
     #[test]
+    fn over_the_bound_of_capabilities_something_stays_that_no_route_states() {
+        let parts: Vec<_> = (0..1000).map(|n| format!(r#"{{"type":"zork_{n}"}}"#)).collect();
+        let facts = facts(&format!(r#"{{"messages":[{{"content":[{}]}}]}}"#, parts.join(",")));
+        assert_eq!(facts.capabilities.len(), features::CAPABILITIES_MAX + 1);
+        assert!(facts.capabilities.iter().any(|name| name == features::UNKNOWN));
+    }
+
+    #[test]
     fn hosted_tools_and_what_may_act() {
         let facts = facts(
             r#"{"tools":[{"type":"web_search"},{"type":"mcp"},{"type":"new_thing"},{"type":"mcp"}],"tools":[{"type":"shell"}]}"#,
@@ -382,6 +490,9 @@ mod tests {
                 "encrypted_content signature"),
             (message(r#""tool_calls":[{"function":{"name":"f","arguments":"{\"file_id\":\"x\"}"}}]"#), ""),
             (message(r#""content":"{\"signature\":\"x\"}""#), ""),
+            (message(r#""content":[{"type":"file","file":{"file\u005fid":"file-1"}}]"#), "file_id"),
+            (message(r#""content":[{"type":"file","file":{"File_ID":"file-1"}}]"#), "file_id"),
+            (message(r#""thinking_blocks":[{"type":"redacted\u005fthinking","data":"AA"}]"#), "encrypted_content"),
             (r#"{"tools":[{"type":"function","function":{"parameters":{"properties":{"file_id":{"type":"string"}}}}}]}"#.into(), ""),
             (r#"{"tools":[{"type":"code_interpreter","container":"cntr_1"}]}"#.into(), "container"),
             (r#"{"tools":[{"type":"code_interpreter","container":{"type":"auto","file_ids":["f"]}}]}"#.into(), "file_id"),

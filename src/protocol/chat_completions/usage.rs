@@ -46,6 +46,11 @@ fn count(json: &str) -> Option<u64> {
 /// Reads a whole answer. It is valid when `choices` is an array with at least one choice, every choice has output or a finish
 /// reason (Azure's filtered answer has the second only), and there is no error object: an empty 200 is never a success
 /// (FIELD_CASES F30). Leading white space, OpenRouter's keep-alive of whole answers, is skipped.
+///
+/// A finish reason is not asked of an answer with output where *no* choice has one: here, unlike in a stream, the closing brace says
+/// that the answer is whole, and compatible servers (Ollama: pydantic/pydantic-ai#2996) write `null` or nothing into answers
+/// with all their text and usage; to refuse those would shut such a server out. Where one choice has a reason, the server knows
+/// them, and a choice without was cut short: that answer is not valid.
 pub fn of_answer(body: &[u8]) -> Answer {
     let mut answer = Answer::default();
     let Some(json) = valid(body) else { return answer };
@@ -55,7 +60,10 @@ pub fn of_answer(body: &[u8]) -> Answer {
             "model" => answer.served_model = text(value).filter(|model| !model.is_empty()).map(|m| m.into_owned()),
             "choices" => {
                 answer.finish_reason = elements(value).filter_map(finish_of).last().map(|reason| reason.into_owned());
-                answer.valid = value.starts_with('[') && !is_empty(value) && elements(value).all(says_something);
+                let finished = |choice| finish_of(choice).is_some();
+                let even = elements(value).all(finished) || !elements(value).any(finished);
+                answer.valid =
+                    value.starts_with('[') && !is_empty(value) && even && elements(value).all(says_something);
             }
             _ => {}
         }
@@ -125,6 +133,23 @@ mod tests {
                 None,
             ),
             (r#"{"choices":[{"text":"x","finish_reason":"length"}]}"#, true, Some("length")),
+            (r#"{"choices":[{"message":{"content":"4"},"finish_reason":null}]}"#, true, None),
+            (
+                r#"{"choices":[{"message":{"content":"4"}},{"message":{"content":"5"},"finish_reason":null}]}"#,
+                true,
+                None,
+            ),
+            // One choice of two was cut short.
+            (
+                r#"{"choices":[{"message":{"content":"4"},"finish_reason":"stop"},{"message":{"content":"5"},"finish_reason":null}]}"#,
+                false,
+                Some("stop"),
+            ),
+            (
+                r#"{"choices":[{"message":{"content":"4"}},{"message":{"content":"5"},"finish_reason":"stop"}]}"#,
+                false,
+                Some("stop"),
+            ),
             (r#"{"choices":[{"message":{"role":"assistant","content":""},"finish_reason":null}]}"#, false, None),
             (r#"{"choices":[{"message":{"content":"4"}},{"message":{"content":""}}]}"#, false, None),
             (r#"{"choices":[{"message":{"content":""},"finish_reason":"error"}]}"#, false, None),
