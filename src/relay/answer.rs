@@ -6,9 +6,9 @@ use crate::classify::{Evidence, Timer};
 use crate::protocol::signal::Usage;
 
 use super::emit::Out;
+use super::incoming::read_bounded;
 use super::operation::{AttemptEnd, Run, Waited};
 use super::operations::State;
-use super::stream::read_bounded;
 
 /// A whole answer. Larger than any text answer by far; base64 images and audio of one answer fit.
 pub const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;

@@ -2,7 +2,7 @@
 //!
 //! `handler.rs` takes the request in (auth, limits, contract), `operation.rs` runs its attempts, `stream.rs` and `answer.rs` are one
 //! attempt each (streamed, whole), `emit.rs` joins the driver to the response body, `client_body.rs` writes that body and
-//! aborts it where it must, `outward.rs` says what a caller is told. `operations.rs`, `idempotency.rs` and `observe.rs` are what
+//! aborts it where it must (`transport.rs`: once the last frame is out), `incoming.rs` reads a provider's, `outward.rs` says what a caller is told. `operations.rs`, `idempotency.rs` and `observe.rs` are what
 //! outlives a request.
 
 pub mod answer;
@@ -12,6 +12,7 @@ pub mod client_body;
 pub mod emit;
 pub mod handler;
 pub mod idempotency;
+mod incoming;
 pub mod observe;
 pub mod operation;
 pub mod operations;
