@@ -1,9 +1,10 @@
 //! Drives one client request; the only room that sees all the others.
 //!
-//! `handler.rs` takes the request in (auth, limits, contract), `operation.rs` runs its attempts, `stream.rs` and `answer.rs` are one
-//! attempt each (streamed, whole), `emit.rs` joins the driver to the response body, `client_body.rs` writes that body and
-//! aborts it where it must, `client_io.rs` is the client's socket and `transport.rs` what is known of it, `outward.rs` says what a caller is told. `operations.rs`, `idempotency.rs` and `observe.rs` are what
-//! outlives a request.
+//! `handler.rs` takes the request in (`auth.rs`, limits, contract), `operation.rs` runs its attempts, `stream.rs` and `answer.rs` are
+//! one attempt each (streamed, whole; `read.rs` and `waits.rs` are what they read and wait with), `emit.rs` joins the driver to the
+//! response body, `client_body.rs` writes that body and aborts it where it must, over `transport.rs` and `client_io.rs`, the
+//! client's connection. `outward.rs` says what a caller is told. `app.rs` holds what outlives a request: `operations.rs`,
+//! `idempotency.rs`, `observe.rs`.
 
 pub mod answer;
 pub mod app;

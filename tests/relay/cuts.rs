@@ -350,6 +350,7 @@ fn dechunk(mut rest: &[u8]) -> (Vec<u8>, bool) {
         if size == 0 {
             return (body, true);
         }
+        assert!(rest.len() >= data + size + 2, "a chunk is cut in its middle: {} of {size} bytes", rest.len() - data);
         body.extend_from_slice(&rest[data..data + size]);
         assert_eq!(&rest[data + size..data + size + 2], b"\r\n", "whole chunks");
         rest = &rest[data + size + 2..];

@@ -156,7 +156,7 @@ async fn one_that_leaves_takes_nothing_from_those_who_wait() {
 }
 
 #[tokio::test]
-async fn when_all_have_left_it_is_cancelled_and_the_key_is_free() {
+async fn when_all_have_left_it_is_cancelled_and_the_key_does_not_generate_again() {
     let a = always(gated(chat_whole_text("again"))).await;
     let relay = alone(&a, "").await;
     let body = request(CHAT, false);
@@ -170,7 +170,8 @@ async fn when_all_have_left_it_is_cancelled_and_the_key_is_free() {
     settled(&relay, 0).await;
     a.open_gate("go", 1);
     let answered = ask(&relay, "k", false).await;
-    assert_eq!((answered.status, answered.header("idempotent-replayed"), a.calls()), (200, "", 2));
+    assert_eq!((answered.status, answered.header("idempotent-replayed"), a.calls()), (424, "true", 1));
+    assert_eq!(answered.json()["rubicon"]["reason"], "client_gone");
 }
 
 #[tokio::test]
@@ -209,7 +210,7 @@ async fn a_streamed_key_is_in_progress_then_its_outcome_is_not_kept() {
 }
 
 #[tokio::test]
-async fn a_streamed_key_whose_client_left_before_anything_was_shown_is_free() {
+async fn a_streamed_key_whose_client_left_before_anything_was_shown_does_not_generate_again() {
     let a = always(gated(chat_text(&["again"]))).await;
     let relay = alone(&a, "").await;
     let leaving = tokio::spawn(send(keyed(&client(Http::One), &relay, "k", &request(CHAT, true))));
@@ -219,7 +220,8 @@ async fn a_streamed_key_whose_client_left_before_anything_was_shown_is_free() {
     settled(&relay, 0).await;
     a.open_gate("go", 1);
     let answered = ask(&relay, "k", true).await;
-    assert!(answered.clean && answered.text().contains("again"), "{}", answered.text());
+    assert_eq!((answered.status, answered.header("idempotent-replayed"), a.calls()), (424, "true", 1));
+    assert_eq!(answered.json()["rubicon"]["reason"], "client_gone");
 }
 
 #[tokio::test]
