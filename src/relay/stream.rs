@@ -66,12 +66,12 @@ impl Upstream {
         self.linger().is_some()
     }
 
-    /// Whether the body's end is an end by what was seen. After a finish reason only (lenient), it must be its proper end, and at the
-    /// end of an event: a broken connection or half an event says that more was to come.
+    /// Whether the body's end is an end by what was seen. After a finish reason only (lenient), it must be its proper end: a broken
+    /// connection says that more was to come.
     fn complete_at_end(&self, proper: bool) -> bool {
         match self.reader.ending() {
             Ending::Terminal => true,
-            Ending::Finished | Ending::Open => proper && self.complete() && self.splitter.pending_bytes() == 0,
+            Ending::Finished | Ending::Open => proper && self.complete(),
         }
     }
 

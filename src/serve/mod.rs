@@ -24,8 +24,8 @@ use tower_service::Service as _;
 use crate::config::settings::Settings;
 use crate::relay::app::App;
 use crate::relay::client_io::ClientIo;
-use crate::relay::handler;
 use crate::relay::transport::Transport;
+use crate::relay::{endpoints, handler};
 
 /// After the grace limit, what was cut still has this long to bring its error frame out.
 const CUT_MAX: Duration = Duration::from_secs(6);
@@ -58,22 +58,22 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/v1/chat/completions", post(handler::chat_completions))
         .route("/v1/messages", post(handler::messages))
         .route("/v1/messages/count_tokens", post(handler::count_tokens))
-        .route("/v1/models", get(handler::models))
-        .route("/v1/operations/{id}", get(handler::operation).delete(handler::stop))
-        .route("/v1/operations/{id}/stream", any(handler::not_built))
-        .route("/v1/operations/{id}/outcome", any(handler::not_built))
-        .route("/v1/responses", any(handler::not_built))
-        .route("/v1/responses/{*rest}", any(handler::not_built))
-        .route("/v1beta/{*rest}", any(handler::not_built))
-        .route("/v1/executions", any(handler::not_built))
-        .route("/v1/executions/{*rest}", any(handler::not_built))
-        .route("/v1/tools/{tool}", any(handler::not_built))
-        .route("/v1/jobs", any(handler::not_built))
-        .route("/v1/jobs/{*rest}", any(handler::not_built))
-        .route("/healthz", get(handler::healthz))
-        .route("/readyz", get(handler::readyz))
-        .fallback(handler::not_found)
-        .method_not_allowed_fallback(handler::method_not_allowed)
+        .route("/v1/models", get(endpoints::models))
+        .route("/v1/operations/{id}", get(endpoints::operation).delete(endpoints::stop))
+        .route("/v1/operations/{id}/stream", any(endpoints::not_built))
+        .route("/v1/operations/{id}/outcome", any(endpoints::not_built))
+        .route("/v1/responses", any(endpoints::not_built))
+        .route("/v1/responses/{*rest}", any(endpoints::not_built))
+        .route("/v1beta/{*rest}", any(endpoints::not_built))
+        .route("/v1/executions", any(endpoints::not_built))
+        .route("/v1/executions/{*rest}", any(endpoints::not_built))
+        .route("/v1/tools/{tool}", any(endpoints::not_built))
+        .route("/v1/jobs", any(endpoints::not_built))
+        .route("/v1/jobs/{*rest}", any(endpoints::not_built))
+        .route("/healthz", get(endpoints::healthz))
+        .route("/readyz", get(endpoints::readyz))
+        .fallback(endpoints::not_found)
+        .method_not_allowed_fallback(endpoints::method_not_allowed)
         .with_state(app)
 }
 
