@@ -59,7 +59,7 @@ fn expected() -> (blake3::Hash, u64) {
     };
     send(chat::role());
     send(chat::delta("first"));
-    let piece = format!("{}", "x".repeat(PIECE));
+    let piece = "x".repeat(PIECE);
     for _ in 0..PIECES {
         send(chat::delta(&piece));
     }
