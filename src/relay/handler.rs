@@ -125,6 +125,9 @@ async fn admit(app: Arc<App>, endpoint: Endpoint, request: Request<axum::body::B
         .map_err(|error| Refusal::new(400, error.code, format!("{error}.")).param(error.header))?;
     check_content(&parts.headers)?;
     let body = read_body(body, app.settings.server.max_body_bytes).await?;
+    if let Some(transport) = &transport {
+        transport.body_read();
+    }
     let contract = contract(&caller, endpoint, &body, &asked)?;
     let Admission { workflow, contract } = contract;
     if contract.facts.stream && parts.version < Version::HTTP_11 {

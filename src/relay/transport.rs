@@ -42,6 +42,8 @@ pub(super) struct Shared {
     /// A request came.
     pub(super) seen: AtomicBool,
     pub(super) h2: AtomicBool,
+    /// The running request (HTTP/1.1: there is one) has a body that was not read to its end.
+    unread: AtomicBool,
     /// What was written may still lie in the kernel when the connection ends, and bytes of the peer may come all the same.
     pub(super) linger: AtomicBool,
     /// The next response head must not say `connection: close`.
@@ -127,6 +129,21 @@ impl Transport {
     /// after a refusal whose request body nobody read.
     pub fn linger(&self) {
         self.0.linger.store(true, Ordering::Relaxed);
+    }
+
+    /// A request over HTTP/1.1 came; `has_body` unless it is already at its end.
+    pub fn expect_body(&self, has_body: bool) {
+        self.0.unread.store(has_body, Ordering::Relaxed);
+    }
+
+    /// Its body was read to the end.
+    pub fn body_read(&self) {
+        self.0.unread.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether some of it is still to come. The connection can't be used again after the answer then, and the answer must say so.
+    pub fn is_body_unread(&self) -> bool {
+        self.0.unread.load(Ordering::Relaxed) && !self.0.h2.load(Ordering::Relaxed)
     }
 
     /// Ready when the client has left. hyper sees that by itself unless bytes behind the request (a pipelined one, a stray line

@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::routing::{any, get, post};
+use http::header::{CONNECTION, HeaderValue};
 use http::{Request, Version};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::net::{TcpListener, TcpStream};
@@ -200,15 +201,20 @@ impl Acceptor {
         let service = hyper::service::service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(transport.clone());
             // Every request counts, whatever it is for: the connection of who only asks for health is no idle one.
+            transport.expect_body(!request.body().is_end_stream());
             let going_on = transport.begin(request.version() == Version::HTTP_2);
             let (mut router, transport) = (router.clone(), transport.clone());
             async move {
                 let _going_on = going_on;
                 let response = router.call(request.map(axum::body::Body::new)).await;
-                let response = response.map_err(|never: Infallible| match never {});
-                // A refusal is often made before the request's body was read.
-                if response.as_ref().is_ok_and(|response| !response.status().is_success()) {
+                let mut response = response.map_err(|never: Infallible| match never {});
+                // A refusal is often made before the request's body was read: hyper closes after it, which the client must know
+                // (or it sends its next request into the close), and the answer must not be lost in the close.
+                if let Ok(response) = &mut response
+                    && transport.is_body_unread()
+                {
                     transport.linger();
+                    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
                 }
                 response
             }

@@ -290,8 +290,15 @@ async fn a_refusal_reaches_a_client_that_reads_only_after_it_has_written_all() {
             assert!(raw.try_write(whole.as_bytes()).await, "{status} {dialect:?}: cut while writing");
             raw.read_until("\r\n\r\n").await;
             assert_eq!(raw.status(), status, "{}", raw.text());
+            assert!(raw.text().contains("\r\nconnection: close\r\n"), "nothing more can be sent there: {}", raw.text());
         }
     }
+    // Where the body was read the connection stays.
+    let mut raw = Raw::post(relay.address(), CHAT, "x-api-key: key-both\r\n", "{}").await;
+    raw.read_until("unknown_model").await;
+    raw.write(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    raw.read_until("\"ok\"").await;
+    assert!(!raw.text().contains("connection: close"), "{}", raw.text());
     assert_eq!(stub.calls(), 0);
 }
 
