@@ -15,13 +15,14 @@
 //! | [`upstream`] | the only HTTP client of the relay | |
 //! | [`wire`] | bytes to SSE blocks and back; bounded; knows no provider | yes |
 //! | [`protocol`] | blocks to meaning, a folder a dialect; *the* definition of "visible" | yes |
-//! | [`classify`] | one class for each failure | yes |
+//! | [`classify`] | one class for each failure, and the wait it asks for | yes |
 //! | [`boundary`] | may we still change our mind? the state machine and its hold | yes |
 //! | [`reply`] | what a caller is told, printed by each dialect in its own shape | yes |
 //! | [`config`] | the file, all its problems, the checked settings | |
 //! | [`serve`] | composition root: listener, connections, numbered shutdown | |
 //! | [`cli`], [`demo`], [`mock`] | subcommands, the demo's scenes, the scripted provider | |
-//! | [`telemetry`], [`ids`], [`clock`] | log lines, names, time | |
+//! | [`telemetry`] | log lines | |
+//! | [`ids`], [`clock`], [`class`] | words below every room: names, time, failure classes | |
 //!
 //! # Invariants
 //!
@@ -46,6 +47,7 @@
 
 pub mod attempt;
 pub mod boundary;
+pub mod class;
 pub mod classify;
 pub mod cli;
 pub mod clock;

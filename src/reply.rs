@@ -4,7 +4,7 @@
 
 use serde::Serialize;
 
-use crate::classify::Class;
+use crate::class::Class;
 use crate::ids::{OperationId, RouteId};
 
 /// A failure as the caller sees it.

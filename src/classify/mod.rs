@@ -2,7 +2,7 @@
 //!
 //! In: [`Evidence`] of how an attempt failed. Out: a [`Verdict`]. Pure: status codes, provider words and timers stop here; who
 //! reads a verdict never asks for a status again. `words` brings every shape of error into one form, `rules` says what the
-//! words mean, this file adds what needs no words (transport, silence, ends), what may have run, and how long to wait.
+//! words mean, `retry_after` how long to wait; this file adds what needs no words (transport, silence, ends) and what may have run.
 //! Not here: what is done about a class (the controller), the classes that depend on how far the attempt had come
 //! (`deadline_exhausted`, `partial_output`, `side_effect_uncertain`: the controller and the relay), and HTTP of any kind.
 
@@ -11,6 +11,7 @@ mod examples;
 pub mod mask;
 #[cfg(test)]
 mod recorded;
+pub mod retry_after;
 pub mod rules;
 #[cfg(test)]
 mod tests;
@@ -19,50 +20,13 @@ mod words;
 use std::time::Duration;
 
 use http::HeaderMap;
-use serde::Serialize;
 
-use crate::attempt::retry_after::{asked_wait, wait_hint};
+pub use crate::class::Class;
 use crate::clock::UnixMillis;
 use crate::protocol::Dialect;
 use crate::protocol::signal::Fault;
+use retry_after::{asked_wait, wait_hint};
 use words::Words;
-
-/// SPEC section 6's classes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Class {
-    /// Refused, reset, DNS, timeout before output, body cut before output, empty 200, 408, 425.
-    TransportTransient,
-    /// 429 known to be temporary.
-    RateLimited,
-    /// 503 overload or slow-down, 529, in-stream overload error.
-    ProviderOverloaded,
-    /// 500, 502, 504, 520–526, in-stream server error.
-    ProviderServerError,
-    /// This model is out, unknown there or lacks capacity; the provider is not down.
-    ModelUnavailable,
-    /// The answer came and breaks the contract.
-    ContractFailure,
-    /// Quota, credits, billing or spending limit, whatever status it arrives under.
-    QuotaExhausted,
-    /// A 429 that says nothing usable.
-    #[serde(rename = "ambiguous_429")]
-    Ambiguous429,
-    /// 401, 403.
-    AuthenticationOrPermission,
-    /// 400, other 404, 413, 422; context too long.
-    InvalidRequest,
-    /// Safety rejection, content filter.
-    Refusal,
-    /// No time for another attempt.
-    DeadlineExhausted,
-    /// Failed after visible output.
-    PartialOutput,
-    /// Failed after a hosted tool or execution may have acted.
-    SideEffectUncertain,
-    /// Everything else; a bad certificate, with an alarm.
-    Unclassified,
-}
 
 /// What happened to an attempt that failed.
 #[derive(Clone, Debug)]

@@ -18,11 +18,14 @@ pub struct DemoArgs {
     /// Play this scene only
     #[arg(long, value_name = "SCENE", value_parser = clap::builder::PossibleValuesParser::new(scene_names()))]
     pub only: Option<String>,
+    /// Print one JSON object a scene, for programs
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Plays; the exit code is 1 if a scene did not go as it must.
 pub async fn run(args: DemoArgs) -> ExitCode {
-    let demo = match Demo::start(&Options { broken: args.broken, only: args.only }).await {
+    let demo = match Demo::start(&Options { broken: args.broken, only: args.only, json: args.json }).await {
         Ok(demo) => demo,
         Err(problem) => {
             eprintln!("rubicon demo: {problem}");
@@ -32,7 +35,7 @@ pub async fn run(args: DemoArgs) -> ExitCode {
     let mut out = std::io::stdout();
     let good = demo.play(&mut out).await;
     // A reader that is gone (`| head`) wants no more.
-    let stays = !args.once && good.is_ok() && demo.lines_to_try(&mut out).is_ok();
+    let stays = !args.once && good.is_ok() && (args.json || demo.lines_to_try(&mut out).is_ok());
     if stays && let Err(error) = tokio::signal::ctrl_c().await {
         eprintln!("rubicon demo: {error}");
     }

@@ -17,6 +17,9 @@ pub struct ServeArgs {
     /// The config file
     #[arg(short, long, value_name = "FILE", default_value = "rubicon.toml")]
     pub config: PathBuf,
+    /// Print {"listening": …} to stdout once it listens, for programs
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Loads the config and serves until it is told to stop.
@@ -30,7 +33,12 @@ pub async fn run(args: ServeArgs) -> ExitCode {
         eprintln!("rubicon serve: no [[client]] is configured: loopback only, no key is asked for");
     }
     eprintln!("rubicon serve: no [[operator]] in this build: the admin side is off");
-    let started = |address| eprintln!("rubicon serve: listening on http://{address}");
+    let started = |address| {
+        eprintln!("rubicon serve: listening on http://{address}");
+        if args.json {
+            println!("{}", serde_json::json!({ "listening": format!("http://{address}") }));
+        }
+    };
     match crate::serve::run::run(loaded.settings, started).await {
         Ok(_) => ExitCode::SUCCESS,
         Err(error) => {

@@ -28,6 +28,8 @@ pub struct Options {
     pub broken: Option<String>,
     /// Play one scene only, by name.
     pub only: Option<String>,
+    /// JSON lines, one a scene, for programs.
+    pub json: bool,
 }
 
 /// The names of all scenes.
@@ -42,6 +44,7 @@ pub struct Demo {
     relay: Server,
     broken: Option<Scene>,
     only: Option<Scene>,
+    json: bool,
 }
 
 impl std::fmt::Debug for Demo {
@@ -71,7 +74,7 @@ impl Demo {
         };
         let relay = Server::start(settings(&format!("[server]\nlisten = \"{free}\"\n{text}"))?).await;
         let relay = relay.map_err(|error| format!("the relay can't listen on {free}: {error}"))?;
-        Ok(Self { primary, secondary, relay, broken, only })
+        Ok(Self { primary, secondary, relay, broken, only, json: options.json })
     }
 
     /// Plays the scenes, telling `out`. True if all went as they must.
@@ -79,28 +82,53 @@ impl Demo {
     /// # Errors
     /// When `out` can't be written.
     pub async fn play(&self, out: &mut impl Write) -> io::Result<bool> {
-        writeln!(out, "Rubicon demo: two scripted providers and the relay on {}\n", self.relay.address())?;
+        if !self.json {
+            writeln!(out, "Rubicon demo: two scripted providers and the relay on {}\n", self.relay.address())?;
+        }
         let scenes: Vec<Scene> =
             Scene::ALL.into_iter().filter(|scene| self.only.is_none_or(|only| only == *scene)).collect();
         let mut bad = 0;
         for (index, scene) in scenes.iter().enumerate() {
             let mut lines = String::new();
-            let result = self.scene(*scene, &mut lines).await;
+            let (report, result) = self.scene(*scene, &mut lines).await;
+            bad += usize::from(result.is_err());
+            if self.json {
+                let expected = result.err();
+                let ok = expected.is_none();
+                let line = serde_json::json!({ "scene": scene.name(), "ok": ok, "expected": expected, "seen": report });
+                writeln!(out, "{line}")?;
+                continue;
+            }
             writeln!(out, "{}. {}  [{}]", index + 1, scene.title(), scene.name())?;
             out.write_all(lines.as_bytes())?;
             match result {
                 Ok(()) => writeln!(out, "   ok\n")?,
-                Err(what) => {
-                    bad += 1;
-                    writeln!(out, "   NOT AS IT MUST BE: expected {what}\n")?;
-                }
+                Err(what) => writeln!(out, "   NOT AS IT MUST BE: expected {what}\n")?,
             }
         }
-        writeln!(out, "{} of {} scenes went as they must", scenes.len() - bad, scenes.len())?;
+        if !self.json {
+            writeln!(out, "{} of {} scenes went as they must", scenes.len() - bad, scenes.len())?;
+        }
         Ok(bad == 0)
     }
 
-    async fn scene(&self, scene: Scene, lines: &mut String) -> Result<(), String> {
+    /// Plays one scene: what was seen (for programs), and the first thing that was not as it must be.
+    async fn scene(&self, scene: Scene, lines: &mut String) -> (serde_json::Value, Result<(), String>) {
+        match self.observe(scene, lines).await {
+            Ok((seen, calls, known)) => {
+                let report = serde_json::json!({
+                    "status": seen.status, "recovery": seen.recovery, "text": seen.text, "arguments": seen.arguments,
+                    "clean_end": seen.ended == Ended::Clean, "rubicon_status": seen.rubicon("status"),
+                    "rubicon_reason": seen.rubicon("reason"), "calls": { "primary": calls.0, "secondary": calls.1 },
+                    "boundary": known["boundary"],
+                });
+                (report, scene.check(&Outcome { seen: &seen, calls }))
+            }
+            Err(problem) => (serde_json::Value::Null, Err(format!("an answer, but {problem}"))),
+        }
+    }
+
+    async fn observe(&self, scene: Scene, lines: &mut String) -> Result<(Seen, (u64, u64), serde_json::Value), String> {
         let client = Client::new(format!("http://{}", self.relay.address()));
         let began = Instant::now();
         let seen = client.post(scene.path(), &scene.request()).await?;
@@ -111,7 +139,7 @@ impl Demo {
         let calls = (self.primary.calls_of(scene.name()), self.secondary.calls_of(scene.name()));
         let known = client.get(&format!("/v1/operations/{}", seen.operation)).await?;
         describe(lines, &seen, took.as_millis(), calls, &known);
-        scene.check(&Outcome { seen: &seen, calls })
+        Ok((seen, calls, known))
     }
 
     /// Lines to try by hand while it stays up.

@@ -5,6 +5,8 @@
 
 pub mod anthropic_messages;
 pub mod chat_completions;
+#[cfg(test)]
+mod doc;
 pub mod json_object;
 pub mod json_walk;
 pub mod request;

@@ -80,6 +80,7 @@ impl Refusal {
         // Shedding is no final word, and neither is a key that is in use: the caller may come again.
         let final_word =
             !matches!(self.failure.status, 429 | 503) && !matches!(self.failure.rubicon.reason.as_str(), "in_progress");
+        self.headers.insert(http::header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         error_headers(&mut self.headers, &self.failure, final_word);
         let mut response = Response::new(axum::body::Body::from(dialect.error_body(&self.failure)));
         *response.status_mut() = StatusCode::from_u16(self.failure.status).unwrap_or(StatusCode::BAD_REQUEST);
@@ -325,7 +326,6 @@ fn fingerprint(endpoint: Endpoint, workflow: &WorkflowSettings, body: &Bytes) ->
     *hasher.finalize().as_bytes()
 }
 
-#[allow(clippy::too_many_arguments, reason = "each is a fact of the request, used once")]
 fn register(
     app: &App,
     caller: &Caller,

@@ -458,7 +458,7 @@ impl Run {
         let view = self.job.operation.view();
         tracing::info!(
             operation = %view.operation_id, workflow = %view.workflow, version = self.job.workflow.version,
-            state = ?state, reason, attempts = self.budget.attempts, stream = view.stream, events = view.after,
+            state = state.name(), reason, attempts = self.budget.attempts, stream = view.stream, events = view.after,
             boundary_ms = view.boundary.map(|boundary| boundary.at_ms), took_ms = at_ms,
             input_tokens = view.usage.input_tokens, output_tokens = view.usage.output_tokens, "operation ended"
         );

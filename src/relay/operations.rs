@@ -40,6 +40,19 @@ pub enum State {
     Stopped,
 }
 
+impl State {
+    /// The name in JSON and log lines.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Completed => "completed",
+            Self::Interrupted => "interrupted",
+            Self::Failed => "failed",
+            Self::Stopped => "stopped",
+        }
+    }
+}
+
 /// One attempt, as shown.
 #[derive(Clone, Debug, Serialize)]
 pub struct AttemptView {

@@ -2,5 +2,8 @@
 //! One binary, so that the workspace links once.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 
+mod child;
 mod harness;
+mod leaving;
+mod raw;
 mod smoke;

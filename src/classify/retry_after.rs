@@ -26,7 +26,7 @@ pub const WAIT_CREDIBLE_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
 const VALUE_BYTES_MAX: usize = 64;
 
 /// Body bytes that are looked at for `RetryInfo`: as much as classification reads of an error.
-const BODY_BYTES_MAX: usize = crate::classify::ERROR_BODY_BYTES_MAX;
+const BODY_BYTES_MAX: usize = super::ERROR_BODY_BYTES_MAX;
 
 /// How often JSON text inside JSON text is unwrapped (a gateway below quotes the provider's body; two gateways quote twice).
 const NESTING_MAX: u32 = 2;

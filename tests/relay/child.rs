@@ -1,0 +1,130 @@
+//! The real binary as a child: `rubicon serve` with a config, its memory, and every byte it printed.
+
+use std::net::SocketAddr;
+use std::process::{Output, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tokio::process::{Child as Process, Command};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use crate::harness::PATIENCE;
+
+/// The binary under test, in an environment of its own: nothing of the machine's settings leaks in.
+fn binary(env: &[(&str, &str)]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rubicon"));
+    command.env_clear().envs(env.iter().copied()).stdin(Stdio::null()).kill_on_drop(true);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// Runs it to its end.
+pub(crate) async fn run(args: &[&str], env: &[(&str, &str)]) -> Output {
+    let output = binary(env).args(args).output();
+    timeout(PATIENCE, output).await.unwrap_or_else(|_| panic!("rubicon {args:?} did not end")).expect("the binary runs")
+}
+
+/// The exit code; a signal is none.
+pub(crate) fn code(output: &Output) -> i32 {
+    output.status.code().unwrap_or_else(|| panic!("ended by a signal: {output:?}"))
+}
+
+/// Everything it printed.
+pub(crate) fn printed(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// A file in a folder of its own.
+pub(crate) fn file(name: &str, text: &str) -> (tempfile::TempDir, String) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join(name);
+    std::fs::write(&path, text).expect("a file");
+    let path = path.to_str().expect("UTF-8").to_owned();
+    (folder, path)
+}
+
+/// A running `rubicon serve`.
+pub(crate) struct Serving {
+    process: Process,
+    pub(crate) address: SocketAddr,
+    printed: Arc<Mutex<Vec<u8>>>,
+    readers: Vec<JoinHandle<()>>,
+    _folder: tempfile::TempDir,
+}
+
+/// Resident memory now and at its highest, bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Memory {
+    pub(crate) now: u64,
+    pub(crate) peak: u64,
+}
+
+impl Serving {
+    /// Starts it on a free port. `text` has no `[server]` table; `server` is what stands in one.
+    pub(crate) async fn start(server: &str, text: &str, env: &[(&str, &str)]) -> Self {
+        let text = format!("[server]\nlisten = \"127.0.0.1:0\"\n{server}\n{text}");
+        let (folder, path) = file("rubicon.toml", &text);
+        let mut process = binary(env).args(["serve", "-c", &path]).spawn().expect("the binary runs");
+        let printed = Arc::new(Mutex::new(Vec::new()));
+        let readers = vec![
+            collect(process.stdout.take().expect("piped"), &printed),
+            collect(process.stderr.take().expect("piped"), &printed),
+        ];
+        let address = timeout(PATIENCE, async {
+            loop {
+                let text = String::from_utf8_lossy(&lock(&printed)).into_owned();
+                let found = text.lines().find_map(|line| line.strip_prefix("rubicon serve: listening on http://"));
+                if let Some(address) = found.filter(|_| text.ends_with('\n')) {
+                    return address.parse().expect("an address");
+                }
+                assert!(process.try_wait().expect("a child").is_none(), "it ended: {text}");
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        });
+        let address = address.await.expect("listening in time");
+        Self { process, address, printed, readers, _folder: folder }
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    pub(crate) fn memory(&self) -> Memory {
+        let pid = self.process.id().expect("it runs");
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("a Linux /proc");
+        let kib = |name: &str| -> u64 {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("a line");
+            line.trim().trim_end_matches("kB").trim().parse().expect("a number")
+        };
+        Memory { now: kib("VmRSS:") * 1024, peak: kib("VmHWM:") * 1024 }
+    }
+
+    /// SIGTERM; the exit code and everything it printed.
+    pub(crate) async fn stop(mut self) -> (i32, String) {
+        let pid = self.process.id().expect("it runs").to_string();
+        let killed = Command::new("kill").args(["-TERM", &pid]).status().await.expect("kill");
+        assert!(killed.success());
+        let status = timeout(PATIENCE, self.process.wait()).await.expect("an end in time").expect("a child");
+        for reader in self.readers.drain(..) {
+            reader.await.expect("a reader");
+        }
+        let printed = String::from_utf8_lossy(&lock(&self.printed)).into_owned();
+        (status.code().unwrap_or_else(|| panic!("ended by a signal: {printed}")), printed)
+    }
+}
+
+fn collect(mut from: impl AsyncRead + Unpin + Send + 'static, into: &Arc<Mutex<Vec<u8>>>) -> JoinHandle<()> {
+    let into = Arc::clone(into);
+    tokio::spawn(async move {
+        let mut buffer = vec![0; 16 * 1024];
+        while let Ok(count @ 1..) = from.read(&mut buffer).await {
+            lock(&into).extend_from_slice(&buffer[..count]);
+        }
+    })
+}
+
+fn lock(printed: &Mutex<Vec<u8>>) -> std::sync::MutexGuard<'_, Vec<u8>> {
+    printed.lock().unwrap_or_else(PoisonError::into_inner)
+}
