@@ -492,7 +492,7 @@ impl Run {
         }
         tracing::info!(
             operation = %self.job.operation.id, workflow = %self.job.workflow.name, route = %route.name,
-            attempt = self.budget.attempts, class = outward::class_name(verdict.class),
+            attempt = self.budget.attempts, class = verdict.class.name(),
             status = verdict.provider_status, alarm = verdict.alarm, "attempt failed"
         );
     }

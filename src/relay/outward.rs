@@ -51,27 +51,6 @@ fn member(facts: &Facts<'_>, status: Status, reason: &str, class: Option<Class>)
     }
 }
 
-/// The stable name of a class, as in `rubicon.class`.
-pub fn class_name(class: Class) -> &'static str {
-    match class {
-        Class::TransportTransient => "transport_transient",
-        Class::RateLimited => "rate_limited",
-        Class::ProviderOverloaded => "provider_overloaded",
-        Class::ProviderServerError => "provider_server_error",
-        Class::ModelUnavailable => "model_unavailable",
-        Class::ContractFailure => "contract_failure",
-        Class::QuotaExhausted => "quota_exhausted",
-        Class::Ambiguous429 => "ambiguous_429",
-        Class::AuthenticationOrPermission => "authentication_or_permission",
-        Class::InvalidRequest => "invalid_request",
-        Class::Refusal => "refusal",
-        Class::DeadlineExhausted => "deadline_exhausted",
-        Class::PartialOutput => "partial_output",
-        Class::SideEffectUncertain => "side_effect_uncertain",
-        Class::Unclassified => "unclassified",
-    }
-}
-
 /// Whether the caller may sensibly send the same request again.
 fn retryable(class: Class) -> bool {
     matches!(
@@ -98,7 +77,7 @@ pub fn refused(facts: &Facts<'_>, stop: Stop, class: Class, verdict: Option<&Ver
     if matches!(class, Class::InvalidRequest | Class::Refusal) {
         return rejected(facts, class, said, provider_status);
     }
-    let reason = if stop == Stop::Blocked { class_name(class) } else { stop.name() };
+    let reason = if stop == Stop::Blocked { class.name() } else { stop.name() };
     let mut rubicon = member(facts, Status::Unavailable, reason, Some(class));
     rubicon.retryable = retryable(class) && stop != Stop::SideEffectUncertain;
     let wait = verdict.and_then(|verdict| verdict.retry_after).filter(|_| rubicon.retryable);
@@ -111,8 +90,8 @@ pub fn refused(facts: &Facts<'_>, stop: Stop, class: Class, verdict: Option<&Ver
     }
     let message = format!(
         "No answer could be had from a provider ({}{}); nothing was shown. {}",
-        class_name(class),
-        if reason == class_name(class) { String::new() } else { format!(", {reason}") },
+        class.name(),
+        if reason == class.name() { String::new() } else { format!(", {reason}") },
         advice(class),
     );
     Outward {
@@ -143,7 +122,7 @@ fn advice(class: Class) -> &'static str {
 fn rejected(facts: &Facts<'_>, class: Class, said: &Said, provider_status: Option<u16>) -> Outward {
     let passes = |status: &u16| (400..500).contains(status) && !matches!(status, 408 | 409 | 425 | 429);
     let status = provider_status.filter(passes).unwrap_or(400);
-    let mut rubicon = member(facts, Status::Rejected, class_name(class), Some(class));
+    let mut rubicon = member(facts, Status::Rejected, class.name(), Some(class));
     rubicon.provider_status = provider_status;
     rubicon.provider_error = provider_error(said);
     Outward {
@@ -171,7 +150,7 @@ pub struct Interruption<'a> {
 /// The interruption frame's content.
 pub fn interrupted(facts: &Facts<'_>, interruption: &Interruption<'_>) -> Outward {
     let class = if interruption.acted { Class::SideEffectUncertain } else { Class::PartialOutput };
-    let mut rubicon = member(facts, Status::Interrupted, class_name(class), Some(class));
+    let mut rubicon = member(facts, Status::Interrupted, class.name(), Some(class));
     rubicon.refused.clear();
     rubicon.after = Some(interruption.after);
     rubicon.actions = Some(vec![if interruption.acted { "reconcile" } else { "restart" }]);

@@ -47,7 +47,7 @@ fn verdict(class: Class, status: u16) -> Verdict {
 #[test]
 fn names_are_those_of_the_member_class() {
     for class in CLASSES {
-        assert_eq!(serde_json::to_value(class).unwrap(), class_name(class));
+        assert_eq!(serde_json::to_value(class).unwrap(), class.name());
     }
 }
 
@@ -57,10 +57,10 @@ fn every_class_that_showed_nothing() {
     for class in CLASSES {
         let failure = refused(&facts(&operation, None), Stop::Blocked, class, Some(&verdict(class, 403)));
         let rubicon = serde_json::to_value(&failure.rubicon).unwrap();
-        assert_eq!((&rubicon["class"], &rubicon["attempts"]), (&json!(class_name(class)), &json!(2)));
+        assert_eq!((&rubicon["class"], &rubicon["attempts"]), (&json!(class.name()), &json!(2)));
         assert_eq!((&rubicon["operation_id"], &rubicon["provider_status"]), (&json!("op_1"), &json!(403)));
         assert_eq!(rubicon["provider_error"], json!({ "type": "their_type", "code": "17" }));
-        assert_eq!(rubicon["reason"], class_name(class));
+        assert_eq!(rubicon["reason"], class.name());
         if matches!(class, Class::InvalidRequest | Class::Refusal) {
             assert_eq!((failure.status, failure.message.as_str()), (403, "their message"), "{class:?}");
             assert_eq!((failure.code, failure.param), (Some(json!(17)), Some(json!("their.param"))));
@@ -68,7 +68,7 @@ fn every_class_that_showed_nothing() {
         } else {
             // Their words stay inside, only names of types and codes come out.
             assert_eq!((failure.status, failure.kind, failure.param), (424, None, None), "{class:?}");
-            assert_eq!((failure.code, &rubicon["status"]), (Some(json!(class_name(class))), &json!("unavailable")));
+            assert_eq!((failure.code, &rubicon["status"]), (Some(json!(class.name())), &json!("unavailable")));
             assert!(!failure.message.contains("their message"), "{}", failure.message);
         }
         let worth = matches!(
