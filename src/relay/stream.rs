@@ -266,6 +266,7 @@ impl Run {
         let mut held: Vec<Bytes> = Vec::new();
         let mut ends_at: Option<Instant> = None;
         loop {
+            let events = upstream.events;
             loop {
                 let block = match upstream.splitter.next_block() {
                     Ok(Some(block)) => block,
@@ -306,8 +307,9 @@ impl Run {
                     _ => {}
                 }
             }
-            // An answer may end without ever showing anything; its socket may stay open all the same.
-            if ends_at.is_none() {
+            // An answer may end without ever showing anything; its socket may stay open all the same. The terminal event ends it
+            // sooner than its finish reason did.
+            if ends_at.is_none() || upstream.events > events {
                 ends_at = upstream.linger().map(|linger| Instant::now() + linger);
             }
             let until = ends_at.map_or(bound.until, |ends_at| bound.until.min(ends_at));
