@@ -31,6 +31,8 @@ pub struct Aborted;
 pub struct ClientBody {
     shared: Arc<Shared>,
     transport: Transport,
+    /// What is left of data that is handed over in pieces.
+    rest: Option<Bytes>,
     aborting: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     ended: bool,
     /// Ends the watch with the body.
@@ -41,8 +43,9 @@ struct Shared {
     held: Mutex<Option<Held>>,
     /// Times that the client's side asked.
     asked: AtomicU64,
-    /// Data was handed over and nothing was asked since.
-    handed: AtomicBool,
+    /// The client's side asked last and is still waiting: there is nothing for it. Else it has data to take first, or (HTTP/2,
+    /// where a body is not asked while its stream has no window) was never ready for any.
+    waiting: AtomicBool,
 }
 
 /// What a body holds on to: freed with its last byte, not at the head (FIELD_CASES F89).
@@ -78,10 +81,10 @@ impl ClientBody {
     ) -> (Self, impl Future<Output = ()> + Send + 'static) {
         let transport = transport.unwrap_or_default();
         let held = Mutex::new(Some(Held { driven, _permit: permit, _in_request: in_request }));
-        let shared = Arc::new(Shared { held, asked: AtomicU64::new(0), handed: AtomicBool::new(false) });
+        let shared = Arc::new(Shared { held, asked: AtomicU64::new(0), waiting: AtomicBool::new(false) });
         let gone = CancellationToken::new();
         let watch = watch(Arc::clone(&shared), transport.clone(), limits, gone.clone());
-        (Self { shared, transport, aborting: None, ended: false, _gone: gone.drop_guard() }, watch)
+        (Self { shared, transport, rest: None, aborting: None, ended: false, _gone: gone.drop_guard() }, watch)
     }
 }
 
@@ -107,7 +110,12 @@ impl Body for ClientBody {
             return Poll::Ready(None);
         }
         self.shared.asked.fetch_add(1, Ordering::Relaxed);
-        self.shared.handed.store(false, Ordering::Relaxed);
+        self.shared.waiting.store(false, Ordering::Relaxed);
+        if let Some(rest) = &mut self.rest {
+            let piece = rest.split_to(rest.len().min(H2_PIECE_BYTES));
+            self.rest.take_if(|rest| rest.is_empty());
+            return Poll::Ready(Some(Ok(Frame::data(piece))));
+        }
         loop {
             if let Some(aborting) = &mut self.aborting {
                 ready!(aborting.as_mut().poll(cx));
@@ -120,14 +128,17 @@ impl Body for ClientBody {
                 None => Poll::Ready(Some(Out::Abort(Bytes::new()))),
             };
             let Poll::Ready(next) = polled else {
+                self.shared.waiting.store(true, Ordering::Relaxed);
                 ready!(self.transport.poll_left(cx));
                 self.ended = true;
                 return Poll::Ready(Some(Err(Aborted)));
             };
             match next {
                 Some(Out::Data(data)) if data.is_empty() => {}
-                Some(Out::Data(data)) => {
-                    self.shared.handed.store(true, Ordering::Relaxed);
+                Some(Out::Data(mut data)) => {
+                    if data.len() > H2_PIECE_BYTES && self.transport.is_h2() {
+                        self.rest = Some(data.split_off(H2_PIECE_BYTES));
+                    }
                     return Poll::Ready(Some(Ok(Frame::data(data))));
                 }
                 Some(Out::Abort(frame)) if frame.is_empty() => {
@@ -137,7 +148,6 @@ impl Body for ClientBody {
                 Some(Out::Abort(frame)) => {
                     let (frame, said) = last_words(frame);
                     self.aborting = Some(Box::pin(self.transport.clone().drained(said)));
-                    self.shared.handed.store(true, Ordering::Relaxed);
                     return Poll::Ready(Some(Ok(Frame::data(frame))));
                 }
                 // A second head can't be sent; the driver makes one only.
@@ -155,6 +165,10 @@ impl Body for ClientBody {
     }
 }
 
+/// HTTP/2 tells of one stream's progress only that its next piece is asked for, so pieces are small: a reader that takes less than
+/// one in [`READER_STALL_MAX`] (34 bytes a second) has stopped. Larger than nearly all events, so few are cut in two.
+const H2_PIECE_BYTES: usize = 4096;
+
 /// A reader that takes nothing at all for this long while there is something for it has stopped reading.
 pub const READER_STALL_MAX: Duration = Duration::from_secs(120);
 
@@ -170,7 +184,11 @@ const LAST_MAX: Duration = Duration::from_secs(60);
 /// Ends a stream whose client does not: dropping the driver cancels the upstream and frees the permit, and the connection is
 /// closed (HTTP/1.1) or the stream reset as soon as its reader asks again (HTTP/2).
 async fn watch(shared: Arc<Shared>, transport: Transport, limits: Limits, gone: CancellationToken) {
-    let progress = || (shared.asked.load(Ordering::Relaxed), transport.written());
+    let progress = || {
+        // An HTTP/2 connection writes for its other streams too, and its own pings.
+        let written = if transport.is_h2() { 0 } else { transport.written() };
+        (shared.asked.load(Ordering::Relaxed), written)
+    };
     let mut before = progress();
     let mut stalled_since = Instant::now();
     let over = async {
@@ -188,7 +206,7 @@ async fn watch(shared: Arc<Shared>, transport: Transport, limits: Limits, gone: 
             () = sleep(LOOK_EVERY) => {}
         }
         let now = progress();
-        if now != before || !shared.handed.load(Ordering::Relaxed) {
+        if now != before || shared.waiting.load(Ordering::Relaxed) {
             (before, stalled_since) = (now, Instant::now());
         } else if stalled_since.elapsed() >= READER_STALL_MAX {
             break;
@@ -239,5 +257,153 @@ impl Body for WholeBody {
 
     fn size_hint(&self) -> http_body::SizeHint {
         http_body::SizeHint::with_exact(self.whole.as_ref().map_or(0, |whole| u64::try_from(whole.len()).unwrap_or(0)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::Semaphore;
+
+    use super::*;
+
+    /// A body of 64 KiB pieces without end, watched; and what tells that its permit is back.
+    struct Watched {
+        body: Pin<Box<ClientBody>>,
+        permits: Arc<Semaphore>,
+        transport: Transport,
+        stop: CancellationToken,
+        began: Instant,
+        _request: InRequest,
+    }
+
+    impl Watched {
+        fn new(h2: bool, until: Option<Duration>, out: Option<usize>) -> Self {
+            let (permits, transport, stop) =
+                (Arc::new(Semaphore::new(1)), Transport::default(), CancellationToken::new());
+            let driven = Driven::new(|emitter| async move {
+                while let Some(bytes) = out {
+                    emitter.emit(Out::Data(vec![b'x'; bytes].into())).await;
+                }
+                std::future::pending().await
+            });
+            let permit = Arc::clone(&permits).try_acquire_owned().unwrap();
+            let limits = Limits { stop: stop.clone(), until: until.map(|until| Instant::now() + until) };
+            let request = transport.begin(h2);
+            let (body, watch) = ClientBody::new(driven, Some(transport.clone()), permit, None, limits);
+            tokio::spawn(watch);
+            Self { body: Box::pin(body), permits, transport, stop, began: Instant::now(), _request: request }
+        }
+
+        /// Asks once: the bytes that came, or none.
+        fn ask(&mut self) -> Option<usize> {
+            let mut cx = Context::from_waker(std::task::Waker::noop());
+            match self.body.as_mut().poll_frame(&mut cx) {
+                Poll::Ready(Some(Ok(frame))) => frame.into_data().ok().map(|data| data.len()),
+                _ => None,
+            }
+        }
+
+        /// Seconds from the beginning until the permit was back, within `patience`.
+        async fn freed(&self, patience: Duration) -> Option<u64> {
+            let permit = tokio::time::timeout(patience, self.permits.acquire()).await;
+            permit.is_ok().then(|| self.began.elapsed().as_secs())
+        }
+    }
+
+    const LONG: Duration = Duration::from_secs(100_000);
+    const PIECE: Option<usize> = Some(64 * 1024);
+
+    fn about(seconds: Option<u64>, least: Duration, late: Duration) {
+        let (least, seconds) = (least.as_secs(), seconds.expect("the permit never came back"));
+        assert!((least..=least + late.as_secs()).contains(&seconds), "{seconds} s for {least}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reader_that_takes_nothing_any_more_is_left() {
+        // HTTP/2 does not ask a body whose stream has no window, not even once.
+        for (h2, asks) in [(false, 1), (true, 1), (true, 0), (false, 0)] {
+            let mut watched = Watched::new(h2, None, PIECE);
+            for _ in 0..asks {
+                assert!(watched.ask().is_some());
+            }
+            about(watched.freed(LONG).await, READER_STALL_MAX, 2 * LOOK_EVERY);
+            assert_eq!(watched.transport.0.given_up.is_cancelled(), !h2, "a connection with other streams goes on");
+            // Whoever asks now finds the stream cut and never ended.
+            while watched.ask().is_some() {}
+            let mut cx = Context::from_waker(std::task::Waker::noop());
+            assert!(watched.body.ended && matches!(watched.body.as_mut().poll_frame(&mut cx), Poll::Ready(None)));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_pings_and_other_streams_of_a_connection_are_no_progress_of_a_stream() {
+        for (h2, freed) in [(true, true), (false, false)] {
+            let mut watched = Watched::new(h2, None, PIECE);
+            watched.ask();
+            let transport = watched.transport.clone();
+            let busy = tokio::spawn(async move {
+                loop {
+                    sleep(Duration::from_secs(1)).await;
+                    transport.0.written.fetch_add(17, Ordering::Relaxed);
+                }
+            });
+            assert_eq!(watched.freed(Duration::from_secs(1000)).await.is_some(), freed, "h2 {h2}");
+            busy.abort();
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reader_that_waits_or_takes_a_little_is_not() {
+        for h2 in [false, true] {
+            let mut waits = Watched::new(h2, None, None);
+            assert_eq!(waits.ask(), None, "nothing to be had");
+            assert_eq!(waits.freed(LONG).await, None, "however long the provider takes");
+
+            let mut slow = Watched::new(h2, None, PIECE);
+            for _ in 0..50 {
+                let piece = slow.ask().expect("more");
+                assert!(piece <= if h2 { H2_PIECE_BYTES } else { 64 * 1024 }, "{piece}");
+                assert_eq!(slow.freed(Duration::from_secs(100)).await, None);
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stop_and_the_end_of_the_time_do_not_wait_for_the_reader() {
+        for h2 in [false, true] {
+            for asks in [0, 1] {
+                for stops in [true, false] {
+                    let after = Duration::from_secs(20);
+                    let mut watched = Watched::new(h2, (!stops).then_some(after), PIECE);
+                    for _ in 0..asks {
+                        watched.ask();
+                    }
+                    sleep(after).await;
+                    if stops {
+                        watched.stop.cancel();
+                    }
+                    about(watched.freed(LONG).await, after, 2 * LAST_STALL_MAX);
+                }
+            }
+            // One that reads has time for what is on its way, but not for ever.
+            let mut reads = Watched::new(h2, None, PIECE);
+            reads.stop.cancel();
+            while reads.began.elapsed() < LONG && reads.ask().is_some() {
+                sleep(Duration::from_secs(1)).await;
+            }
+            about(Some(reads.began.elapsed().as_secs()), LAST_MAX, 2 * LAST_STALL_MAX);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pieces_are_the_bytes() {
+        for bytes in [1, H2_PIECE_BYTES - 1, H2_PIECE_BYTES, H2_PIECE_BYTES + 1, 3 * H2_PIECE_BYTES] {
+            let mut watched = Watched::new(true, None, Some(bytes));
+            let mut came = 0;
+            while came < bytes {
+                came += watched.ask().expect("more");
+            }
+            assert_eq!(came, bytes, "pieces end where the data does");
+        }
     }
 }

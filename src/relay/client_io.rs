@@ -112,6 +112,20 @@ pub trait Socket: Unpin + Send + std::fmt::Debug + 'static {}
 
 impl<T: Unpin + Send + std::fmt::Debug + 'static> Socket for T {}
 
+/// What a stream's head must not say ([`Transport::hide_close`]) …
+const SAYS: &[u8] = b"\r\nconnection: close\r\n";
+
+/// … and what stands there instead.
+const INSTEAD: &[u8] = b"\r\nrubicon-end: true\r\n";
+const _: () = assert!(SAYS.len() == INSTEAD.len());
+
+/// A head whose line was replaced.
+struct Without {
+    bytes: Vec<u8>,
+    /// Where the line begins.
+    at: usize,
+}
+
 /// The wait of a blocked write.
 type Stall = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -126,6 +140,8 @@ pub struct ClientIo<R: AsyncRead + Socket = OwnedReadHalf, W: AsyncWrite + Socke
     reading: Option<Pin<Box<Sleep>>>,
     writing: Option<Stall>,
     farewell: &'static [u8],
+    /// Bytes of [`INSTEAD`] that went out in place of [`SAYS`].
+    hidden: usize,
 }
 
 impl<R: AsyncRead + Socket, W: AsyncWrite + Socket> std::fmt::Debug for ClientIo<R, W> {
@@ -156,6 +172,7 @@ impl<R: AsyncRead + Socket, W: AsyncWrite + Socket> ClientIo<R, W> {
             reading: None,
             writing: None,
             farewell: b"",
+            hidden: 0,
         }
     }
 
@@ -189,20 +206,32 @@ impl<R: AsyncRead + Socket, W: AsyncWrite + Socket> ClientIo<R, W> {
     }
 
     /// A response head that must not say so without its `connection: close`: another header of the same length stands there, so
-    /// that hyper's count of what was written stays right.
-    fn without_close(&mut self, head: &[u8]) -> Option<Vec<u8>> {
-        const SAYS: &[u8] = b"\r\nconnection: close\r\n";
-        const INSTEAD: &[u8] = b"\r\nrubicon-end: true\r\n";
-        const { assert!(SAYS.len() == INSTEAD.len()) };
+    /// that hyper's count of what was written stays right. hyper offers what the socket did not take again as it was, so this
+    /// goes on until all of the line is out ([`Self::hid`]).
+    fn without_close(&mut self, head: &[u8]) -> Option<Without> {
         if !self.transport.0.hide_close.load(Ordering::Relaxed) {
             return None;
         }
+        let (says, instead) = (SAYS.get(self.hidden..)?, INSTEAD.get(self.hidden..)?);
         let end = head.windows(4).position(|four| four == b"\r\n\r\n")?;
-        self.transport.0.hide_close.store(false, Ordering::Relaxed);
-        let at = head.get(..end + 2)?.windows(SAYS.len()).position(|line| line == SAYS)?;
-        let mut without = head.to_vec();
-        without.get_mut(at..at + SAYS.len())?.copy_from_slice(INSTEAD);
-        Some(without)
+        let Some(at) = head.get(..end + 2)?.windows(says.len()).position(|line| line == says) else {
+            self.transport.0.hide_close.store(false, Ordering::Relaxed);
+            return None;
+        };
+        let mut bytes = head.to_vec();
+        bytes.get_mut(at..at + says.len())?.copy_from_slice(instead);
+        Some(Without { bytes, at })
+    }
+
+    /// Notes how much of the replaced line the socket took.
+    fn hid(&mut self, without: &Without, result: &Poll<io::Result<usize>>) {
+        if let Poll::Ready(Ok(count)) = result {
+            self.hidden += count.saturating_sub(without.at);
+            if self.hidden >= SAYS.len() {
+                self.hidden = 0;
+                self.transport.0.hide_close.store(false, Ordering::Relaxed);
+            }
+        }
     }
 
     fn wrote(&mut self, cx: &mut Context<'_>, result: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
@@ -252,8 +281,14 @@ impl<R: AsyncRead + Socket, W: AsyncWrite + Socket> AsyncRead for ClientIo<R, W>
 impl<R: AsyncRead + Socket, W: AsyncWrite + Socket> AsyncWrite for ClientIo<R, W> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        let without = this.without_close(buf);
-        let result = this.write()?.poll_write(cx, without.as_deref().unwrap_or(buf));
+        let result = match this.without_close(buf) {
+            Some(without) => {
+                let result = this.write()?.poll_write(cx, &without.bytes);
+                this.hid(&without, &result);
+                result
+            }
+            None => this.write()?.poll_write(cx, buf),
+        };
         this.wrote(cx, result)
     }
 
@@ -264,7 +299,11 @@ impl<R: AsyncRead + Socket, W: AsyncWrite + Socket> AsyncWrite for ClientIo<R, W
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let result = match bufs.iter().find(|buf| !buf.is_empty()).and_then(|head| this.without_close(head)) {
-            Some(head) => this.write()?.poll_write(cx, &head),
+            Some(without) => {
+                let result = this.write()?.poll_write(cx, &without.bytes);
+                this.hid(&without, &result);
+                result
+            }
             None => this.write()?.poll_write_vectored(cx, bufs),
         };
         this.wrote(cx, result)
@@ -421,6 +460,45 @@ mod tests {
         let began = Instant::now();
         let error = io.write_all(&[b'x'; 64]).await.unwrap_err();
         assert_eq!((error.kind(), began.elapsed().as_secs()), (io::ErrorKind::TimedOut, 300));
+    }
+
+    /// However little of it the socket takes at a time; and only in the head, and only where it is asked for.
+    #[tokio::test(start_paused = true)]
+    async fn a_head_is_written_without_its_close() {
+        const HEAD: &str = "HTTP/1.1 200 OK\r\na: b\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n";
+        const LAST: &str = "HTTP/1.1 200 OK\r\na: b\r\nconnection: close\r\n\r\n";
+        const BODY: &str = "9\r\n\r\nconnection: close\r\n\r\n";
+        let mut asks = http::HeaderMap::new();
+        asks.insert("connection", "close".parse().unwrap());
+        for kernel in [1, 2, 7, 20, 30, 45, 60, 1024] {
+            for head in [HEAD, LAST] {
+                for hide in [true, false] {
+                    for vectored in [true, false] {
+                        let (client, mut io, transport, _) = connected(kernel);
+                        let _running = transport.begin(false);
+                        if hide {
+                            transport.hide_close(&asks);
+                        }
+                        let got = tokio::spawn(all(client));
+                        for bytes in [head, BODY] {
+                            let mut rest = bytes.as_bytes();
+                            while !rest.is_empty() {
+                                let count = if vectored {
+                                    io.write_vectored(&[io::IoSlice::new(b""), io::IoSlice::new(rest)]).await
+                                } else {
+                                    tokio::io::AsyncWriteExt::write(&mut io, rest).await
+                                };
+                                rest = &rest[count.unwrap()..];
+                            }
+                        }
+                        drop(io);
+                        let head =
+                            if hide { head.replace("connection: close", "rubicon-end: true") } else { head.to_owned() };
+                        assert_eq!(got.await.unwrap(), format!("{head}{BODY}"), "{kernel} bytes at a time");
+                    }
+                }
+            }
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -91,7 +91,7 @@ pub(super) struct Run {
     pub(super) dialect: Dialect,
     /// A hosted tool that may change the world has started, in whatever attempt.
     pub(super) acted: bool,
-    /// An attempt is going on: its request may be on its way.
+    /// An attempt is going on: its request may be on its way, and its provider may go on when nobody listens any more.
     in_attempt: bool,
     /// When the last failure was judged, from which its waits count.
     judged_at: Instant,
@@ -157,17 +157,18 @@ impl Run {
                 tried.attempts += 1;
             }
             self.attempt_began(candidate);
+            self.in_attempt = true;
             let streaming = self.job.contract.facts.stream;
             let end =
                 if streaming { self.stream_attempt(candidate).await } else { self.answer_attempt(candidate).await };
             let failed = match end {
                 AttemptEnd::Over => return,
-                AttemptEnd::Stopped => {
-                    self.in_attempt = true; // It was cut short: what it asked for may have been done.
-                    return self.stopped().await;
-                }
+                // It was cut short: what it asked for may have been done.
+                AttemptEnd::Stopped => return self.stopped().await,
                 AttemptEnd::Failed(failed) => failed,
             };
+            // It has an end of its own, which the controller judges.
+            self.in_attempt = false;
             let next = self.judge(candidate, estimate, &failed);
             match next {
                 Next::Stop { reason, class } => return self.refuse(reason, class, &failed.verdict).await,

@@ -66,6 +66,11 @@ impl Upstream {
         self.linger().is_some()
     }
 
+    /// Whether the dialect's own terminal event has come: nothing can make the answer less whole.
+    fn ended(&self) -> bool {
+        self.reader.ending() == Ending::Terminal
+    }
+
     /// Whether the body's end is an end by what was seen. After a finish reason only (lenient), it must be its proper end: a broken
     /// connection says that more was to come.
     fn complete_at_end(&self, proper: bool) -> bool {
@@ -261,10 +266,13 @@ impl Run {
         let mut held: Vec<Bytes> = Vec::new();
         let mut ends_at: Option<Instant> = None;
         loop {
+            let events = upstream.events;
             loop {
                 let block = match upstream.splitter.next_block() {
                     Ok(Some(block)) => block,
                     Ok(None) => break,
+                    // After the end not even that matters.
+                    Err(_) if upstream.ended() => return self.shown_nothing(candidate, &upstream, held).await,
                     Err(_) => return self.lost(candidate, &upstream, &Evidence::BadFraming, bound),
                 };
                 let input = match judge_block(&mut upstream, &block) {
@@ -299,8 +307,9 @@ impl Run {
                     _ => {}
                 }
             }
-            // An answer may end without ever showing anything; its socket may stay open all the same.
-            if ends_at.is_none() {
+            // An answer may end without ever showing anything; its socket may stay open all the same. The terminal event ends it
+            // sooner than its finish reason did.
+            if ends_at.is_none() || upstream.events > events {
                 ends_at = upstream.linger().map(|linger| Instant::now() + linger);
             }
             let until = ends_at.map_or(bound.until, |ends_at| bound.until.min(ends_at));
@@ -372,6 +381,9 @@ impl Run {
             // Only events put the end off (usage after a finish reason), never comments or pings of a socket that stays open.
             if ends_at.is_none() || upstream.events > events {
                 ends_at = upstream.linger().map(|linger| Instant::now() + linger);
+            } else if ends_at.is_some_and(|ends_at| ends_at <= Instant::now()) {
+                // Data that is there wins over the timer, so comments that always are there would put the end off for ever.
+                return self.over(&upstream);
             }
             let silence = ends_at.map_or(idle, |ends_at| ends_at.saturating_duration_since(Instant::now()));
             match waits.chunk(&mut upstream.body, silence).await {
@@ -403,6 +415,7 @@ impl Run {
         let result = loop {
             match upstream.splitter.next_block() {
                 Ok(None) => break Ok(Flow::More),
+                Err(_) if upstream.ended() => break Ok(Flow::Over),
                 Err(_) => break Err(Cut::Framing),
                 Ok(Some(block)) => match judge_block(upstream, &block) {
                     Judged::Input(_) => ready.push_back(block.raw),

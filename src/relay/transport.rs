@@ -92,6 +92,11 @@ impl Transport {
         }
     }
 
+    /// HTTP/2, where many streams share the connection.
+    pub fn is_h2(&self) -> bool {
+        self.0.h2.load(Ordering::Relaxed)
+    }
+
     /// Bytes that the peer's socket took so far.
     pub fn written(&self) -> u64 {
         self.0.written.load(Ordering::Relaxed)
