@@ -175,7 +175,7 @@ async fn admit(app: Arc<App>, endpoint: Endpoint, request: Request<axum::body::B
         plan,
         body,
         headers: parts.headers,
-        query: parts.uri.query().map(str::to_owned),
+        query: parts.uri.query().and_then(without_credentials),
         show_routes: caller.show_routes,
         claim,
     };
@@ -353,6 +353,14 @@ fn workflow<'a>(
     }
 }
 
+/// A query passes, save a caller's credentials in it: `key` is how Google's SDKs send one, the others are the field's usual names.
+fn without_credentials(query: &str) -> Option<String> {
+    const CREDENTIALS: [&str; 4] = ["key", "api_key", "api-key", "access_token"];
+    let passes = |pair: &&str| !CREDENTIALS.contains(&pair.split('=').next().unwrap_or_default());
+    let kept: Vec<&str> = query.split('&').filter(passes).collect();
+    (!kept.is_empty()).then(|| kept.join("&"))
+}
+
 fn fingerprint(endpoint: Endpoint, workflow: &WorkflowSettings, body: &Bytes) -> [u8; 32] {
     let mut hasher = blake3::Hasher::new_derive_key("rubicon 2026-11-30 idempotent request v1");
     for part in [format!("{endpoint:?}").as_bytes(), workflow.name.as_str().as_bytes(), body] {
@@ -498,6 +506,19 @@ fn replay(stored: &Stored, again: bool) -> Answer {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn no_credential_of_the_caller_goes_up_in_the_query() {
+        for (query, passes) in [
+            ("beta=true", Some("beta=true")),
+            ("key=secret&beta=true", Some("beta=true")),
+            ("a=1&api_key=secret&b=&c", Some("a=1&b=&c")),
+            ("key=secret", None),
+            ("monkey=1&keys=2", Some("monkey=1&keys=2")),
+        ] {
+            assert_eq!(super::without_credentials(query).as_deref(), passes, "{query}");
+        }
+    }
+
     use super::*;
 
     #[tokio::test(start_paused = true)]

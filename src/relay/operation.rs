@@ -390,7 +390,8 @@ impl Run {
         let failure = outward::stopped(&self.facts(), by_shutdown, None, self.uncertain());
         let state = if by_shutdown { State::Failed } else { State::Stopped };
         self.ended_unfinished(state, if by_shutdown { "shutting_down" } else { "stopped" });
-        self.send_refusal(failure, !by_shutdown).await;
+        let final_word = !failure.rubicon.retryable;
+        self.send_refusal(failure, final_word).await;
     }
 
     /// Whether a tool that the provider runs may have changed the world, and nobody knows: one has started, or one is declared and
@@ -455,10 +456,12 @@ impl Run {
         (Head { status, headers }, self.dialect.error_body(failure))
     }
 
-    /// Settles the idempotency key with an outcome that can be replayed.
+    /// Settles the idempotency key with an answer that can be replayed. Where a tool of the provider may have acted for it, the key
+    /// must not generate again for as long as it can be remembered.
     pub(super) fn settle(&mut self, head: &Head, body: &Bytes) {
+        let kept = if self.job.contract.hosted_may_act() { SHOWN_KEPT } else { OUTCOME_KEPT };
         if let Some(claim) = &mut self.job.claim {
-            claim.settle(head.clone(), body.clone(), Instant::now(), OUTCOME_KEPT);
+            claim.settle(head.clone(), body.clone(), Instant::now(), kept);
         }
     }
 

@@ -181,7 +181,9 @@ pub fn interrupted(facts: &Facts<'_>, interruption: &Interruption<'_>) -> Outwar
 /// Somebody stopped the operation (`DELETE`), or the relay is shutting down. `after` is given once something was shown.
 pub fn stopped(facts: &Facts<'_>, by_shutdown: bool, after: Option<u64>, uncertain: bool) -> Outward {
     let (status, code, message) = if by_shutdown {
-        (503, "shutting_down", "The relay is shutting down.")
+        // A 503 is sent again by every SDK, which must not happen where a tool may have acted.
+        let status = if uncertain { facts.exhausted_status } else { 503 };
+        (status, "shutting_down", "The relay is shutting down.")
     } else {
         (409, "stopped", "The operation was stopped.")
     };

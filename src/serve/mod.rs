@@ -31,6 +31,9 @@ use crate::relay::{endpoints, handler};
 /// After the grace limit, what was cut still has this long to bring its error frame out.
 const CUT_MAX: Duration = Duration::from_secs(6);
 
+/// How long connections have to end in order once nothing runs on them.
+const CLOSE_MAX: Duration = Duration::from_secs(2);
+
 /// A pause after an accept that failed for want of descriptors or memory: trying at once would spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -130,7 +133,7 @@ impl Server {
         // 4
         self.closing.cancel();
         self.accepting.cancel();
-        let _ = timeout(CUT_MAX, async { tokio::join!(self.connections.wait(), self.app.tasks.wait()) }).await;
+        let _ = timeout(CLOSE_MAX, async { tokio::join!(self.connections.wait(), self.app.tasks.wait()) }).await;
         // 5
         let _ = self.accept.await;
         tracing::info!(left = self.connections.len(), "stopped");
