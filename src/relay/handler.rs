@@ -117,6 +117,11 @@ async fn admit(app: Arc<App>, endpoint: Endpoint, request: Request<axum::body::B
     if app.is_draining() {
         return Err(Refusal::new(503, "shutting_down", "The relay is shutting down."));
     }
+    let head_bytes = head_bytes(&parts);
+    if head_bytes > app.settings.server.max_header_bytes {
+        let message = format!("The request head is over {} bytes.", app.settings.server.max_header_bytes);
+        return Err(Refusal::new(431, "request_head_too_large", message));
+    }
     let caller = app.clients.find(&parts.headers, &parts.uri).map_err(denied)?;
     let permit = Arc::clone(&app.in_flight)
         .try_acquire_owned()
@@ -132,7 +137,10 @@ async fn admit(app: Arc<App>, endpoint: Endpoint, request: Request<axum::body::B
     let Admission { workflow, contract } = contract;
     if contract.facts.stream && parts.version < Version::HTTP_11 {
         // Its body would end with the connection, so a cut stream could not be told from a whole one.
-        return Err(Refusal::new(426, "http_version_not_supported", "Streaming needs HTTP/1.1 or HTTP/2."));
+        let mut refusal = Refusal::new(426, "http_version_not_supported", "Streaming needs HTTP/1.1 or HTTP/2.");
+        // A 426 must say to what (RFC 9110, 15.5.22).
+        refusal.headers.insert(http::header::UPGRADE, HeaderValue::from_static("HTTP/1.1"));
+        return Err(refusal);
     }
     if let (true, Some(transport)) = (contract.facts.stream, &transport) {
         transport.hide_close(&parts.headers);
@@ -351,6 +359,14 @@ fn workflow<'a>(
         )
         .param("model")),
     }
+}
+
+/// The size of a request's head as HTTP/1.1 writes it, near enough.
+fn head_bytes(parts: &http::request::Parts) -> usize {
+    const PER_LINE: usize = 4; // ": " and the line end
+    let headers = parts.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + PER_LINE);
+    let path = parts.uri.path_and_query().map_or(0, |path| path.as_str().len());
+    headers.sum::<usize>() + path
 }
 
 /// A query passes, save a caller's credentials in it: `key` is how Google's SDKs send one, the others are the field's usual names.

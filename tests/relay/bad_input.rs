@@ -273,6 +273,15 @@ async fn what_is_no_http_harms_nobody() {
     let two = client(Http::Two);
     let answer = send(two.post(url(&relay, path(CHAT))).header("x-long", large).body(body.clone())).await;
     assert_eq!((answer.status, stub.calls()), (431, 0), "a long header over HTTP/2");
+    // A head over the limit, but not absurdly so, is refused in the dialect.
+    for dialect in Dialect::ALL {
+        let long = reqwest::header::HeaderValue::from_str(&long).expect("a value");
+        let to = client(Http::One).post(url(&relay, path(dialect))).header("x-long", long);
+        let answer = send(to.body(request(dialect, true))).await;
+        assert_eq!((answer.status, stub.calls()), (431, 0));
+        assert_eq!(answer.json()["error"]["code"], "request_head_too_large");
+        assert_eq!(answer.json()["type"] == "error", dialect == Dialect::AnthropicMessages);
+    }
     let good = post(&client(Http::One), &relay, path(CHAT), body).await;
     assert_eq!((good.status, stub.calls()), (200, 1), "and all is well");
 }
