@@ -202,7 +202,9 @@ fn stopped_by_somebody_or_by_the_shutdown() {
         assert_eq!(rubicon.get("after"), after.map(|n| json!(n)).as_ref());
         assert_eq!(rubicon.get("actions"), after.map(|_| json!(["restart"])).as_ref());
 
+        // A 503 would be sent again by every SDK.
         let failure = stopped(&facts(&operation, None), by_shutdown, after, true);
+        assert_eq!(failure.status, if by_shutdown { 424 } else { 409 });
         let rubicon = serde_json::to_value(&failure.rubicon).unwrap();
         assert_eq!((&rubicon["actions"], &rubicon["retryable"]), (&json!(["reconcile"]), &json!(false)));
         assert_eq!(
