@@ -41,8 +41,8 @@ pub async fn run(args: DemoArgs) -> ExitCode {
     };
     let mut out = std::io::stdout();
     let good = demo.play(&mut out).await;
-    // A reader that is gone (`| head`) wants no more.
-    let stays = !args.once && good.is_ok() && (args.json || demo.lines_to_try(&mut out).is_ok());
+    // A reader that is gone (`| head`) wants no more, and a demo that went wrong has only its exit code to tell.
+    let stays = !args.once && matches!(good, Ok(true)) && (args.json || demo.lines_to_try(&mut out).is_ok());
     if stays && let Err(error) = tokio::signal::ctrl_c().await {
         eprintln!("rubicon demo: {error}");
     }

@@ -33,6 +33,12 @@ async fn every_broken_scene_is_noticed_and_no_other() {
 }
 
 #[tokio::test]
+async fn a_demo_that_went_wrong_does_not_stay_up() {
+    let output = run(&["demo", "--break", "quota", "--only", "quota"], &[]).await;
+    assert_eq!(code(&output), 1, "{}", printed(&output));
+}
+
+#[tokio::test]
 async fn one_scene_alone() {
     let output = run(&["demo", "--once", "--only", "quota"], &[]).await;
     let text = printed(&output);
