@@ -12,6 +12,7 @@
 //! | [`contract`] | what a request demands: body facts, headers, the tightened envelope | yes |
 //! | [`plan`] | which routes may serve it, in what order, and why not the others | yes |
 //! | [`gate`] | is a route open *now*? kill switches, breakers, limits | yes |
+//! | [`control`] | what operators decided, durable and journaled; which account issued which state | |
 //! | [`attempt`] | what next? attempts, time, added latency, cost; retry, fail over or stop | yes |
 //! | [`upstream`] | the only HTTP client of the relay | |
 //! | [`wire`] | bytes to SSE blocks and back; bounded; knows no provider | yes |
@@ -54,6 +55,7 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod contract;
+pub mod control;
 pub mod demo;
 pub mod gate;
 pub mod ids;

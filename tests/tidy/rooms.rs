@@ -26,6 +26,8 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("contract", &["config", "ids", "protocol"]),
     ("gate", &["classify", "clock", "config", "ids"]),
     ("plan", &["clock", "config", "contract", "gate", "ids"]),
+    // Switches and journal: the gate's words, a file of its own; it knows neither requests nor configuration.
+    ("control", &["clock", "gate", "ids"]),
     ("attempt", &["classify", "clock", "config", "plan", "protocol"]),
     ("upstream", &["classify", "config", "contract", "protocol"]),
     (
