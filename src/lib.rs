@@ -21,6 +21,7 @@
 //! | [`boundary`] | may we still change our mind? the state machine and its hold | yes |
 //! | [`reply`] | what a caller is told, printed by each dialect in its own shape | yes |
 //! | [`config`] | the file, all its problems, the checked settings | |
+//! | [`admin`] | the operators' listener: tokens, roles, switches, the journal | |
 //! | [`serve`] | composition root: listener, connections, numbered shutdown | |
 //! | [`cli`], [`demo`], [`mock`] | subcommands, the demo's scenes, the scripted provider | |
 //! | [`telemetry`] | log lines | |
@@ -44,9 +45,10 @@
 //!   finish at once; usage and end are asked of the reader.
 //! - *hyper-util's client* stands in for reqwest on the attempt path ([`upstream`]): it can be made to prove "no hidden resend" and
 //!   whether any byte was sent. reqwest is the tests' client.
-//! - *`gate/`, `accept/`, `transcript/`, `tool/`, `queue/`, `admin/`* come with the capabilities that need them; a key of theirs is refused as
+//! - *`gate/`, `accept/`, `transcript/`, `tool/`, `queue/`* come with the capabilities that need them; a key of theirs is refused as
 //!   `not_built_yet`.
 
+pub mod admin;
 pub mod attempt;
 pub mod boundary;
 pub mod class;

@@ -33,12 +33,13 @@ const ROOMS: &[(&str, &[&str])] = &[
     (
         "relay",
         &[
-            "attempt", "boundary", "classify", "clock", "config", "contract", "gate", "ids", "plan", "protocol",
-            "reply", "upstream", "wire",
+            "attempt", "boundary", "classify", "clock", "config", "contract", "control", "gate", "ids", "plan",
+            "protocol", "reply", "upstream", "wire",
         ],
     ),
     ("telemetry", &["config"]),
-    ("serve", &["config", "relay"]),
+    ("admin", &["clock", "config", "control", "ids", "relay"]),
+    ("serve", &["admin", "config", "relay"]),
     ("mock", &["clock"]),
     ("demo", &["clock", "config", "mock", "serve", "wire"]),
     ("cli", &["clock", "config", "demo", "mock", "serve", "telemetry"]),
