@@ -33,6 +33,9 @@ struct View {
     /// Of the document: the latest change of any of its switches.
     version: u64,
     saved: bool,
+    /// In the answer to a change: whether it made one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    changed: Option<bool>,
     workflows: Vec<WorkflowView>,
 }
 
@@ -92,12 +95,14 @@ fn view(settings: &Settings, known: &BTreeMap<Subject, Known>) -> View {
         since: touched.then_some(all.record.since),
         version: version.unwrap_or_default(),
         saved: all.saved,
+        changed: None,
         workflows: workflows.into_values().collect(),
     }
 }
 
-fn answer(app: &App) -> Answer {
-    let view = view(&app.current().settings, &app.control.known());
+fn answer(app: &App, changed: Option<bool>) -> Answer {
+    let mut view = view(&app.current().settings, &app.control.known());
+    view.changed = changed;
     let tag = etag(view.version);
     Ok(tagged(&view, &tag))
 }
@@ -105,7 +110,7 @@ fn answer(app: &App) -> Answer {
 /// `GET /admin/v1/failover`.
 pub(super) async fn show(State(app): State<Arc<App>>, request: Request<Body>) -> Answer {
     Query::read(request.uri(), &[])?;
-    answer(&app)
+    answer(&app, None)
 }
 
 /// `POST /admin/v1/failover/disable`.
@@ -133,6 +138,6 @@ async fn switch(app: &App, request: Request<Body>, stop: bool) -> Answer {
             subject
         }
     };
-    asked.make(app, subject).await?;
-    answer(app)
+    let done = asked.make(app, subject).await?;
+    answer(app, Some(done.changed))
 }

@@ -38,6 +38,9 @@ struct View {
     version: u64,
     /// It would survive a restart.
     saved: bool,
+    /// In the answer to a change: whether it made one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    changed: Option<bool>,
 }
 
 impl View {
@@ -57,6 +60,7 @@ impl View {
             since: touched.then_some(record.since),
             version: record.version,
             saved: known.saved,
+            changed: None,
         }
     }
 }
@@ -141,6 +145,7 @@ async fn switch(app: &App, name: &str, request: Request<Body>, stop: bool) -> An
     let done = asked.make(app, Subject::Route(route.clone())).await?;
     let current = app.current();
     let known = Known { record: done.record, saved: true };
-    let view = View::new(&route, current.settings.routes.get(&route).map(|route| &**route), &known);
+    let mut view = View::new(&route, current.settings.routes.get(&route).map(|route| &**route), &known);
+    view.changed = Some(done.changed);
     Ok(tagged(&view, &etag(view.version)))
 }

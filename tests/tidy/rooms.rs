@@ -42,7 +42,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("serve", &["admin", "config", "relay"]),
     ("mock", &["clock"]),
     ("demo", &["clock", "config", "mock", "serve", "wire"]),
-    ("cli", &["clock", "config", "demo", "mock", "serve", "telemetry"]),
+    ("cli", &["clock", "config", "demo", "mock", "relay", "serve", "telemetry", "upstream"]),
 ];
 
 /// What names a runtime, a socket, a file, a process, a clock reading, a random source or a log.
