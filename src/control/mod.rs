@@ -70,7 +70,7 @@ pub enum Refused {
 #[derive(Debug)]
 struct Shared {
     table: Mutex<Table>,
-    switches: ArcSwap<Switches>,
+    switches: Arc<ArcSwap<Switches>>,
     queue: Arc<Queue>,
 }
 
@@ -112,7 +112,7 @@ impl Control {
         let found = store.load(now, path)?;
         let queue = Arc::new(Queue::default());
         let table = Table::new(found.records, found.head);
-        let switches = ArcSwap::from_pointee(table.switches());
+        let switches = Arc::new(ArcSwap::from_pointee(table.switches()));
         let shared = Arc::new(Shared { table: Mutex::new(table), switches, queue: Arc::clone(&queue) });
         // In memory there is nothing to write behind.
         let issuers = Issuers::new(found.issued, durable.then_some(queue), ISSUERS_MAX);
@@ -125,6 +125,11 @@ impl Control {
     /// What is switched off at this moment.
     pub fn switches(&self) -> Arc<Switches> {
         self.shared.switches.load_full()
+    }
+
+    /// The same, for whoever looks at every attempt: always the present one, read without a lock.
+    pub fn handle(&self) -> Arc<ArcSwap<Switches>> {
+        Arc::clone(&self.shared.switches)
     }
 
     /// Every switch that was ever touched, as it counts now.
