@@ -177,14 +177,15 @@ impl Run {
                 Next::Stop { reason, class } => return self.refuse(reason, class, &failed.verdict).await,
                 Next::Attempt { candidate: index, wait } => {
                     candidate = index;
-                    if self.is_closed(candidate) {
-                        return self.refuse(Stop::NoEligibleFallback, failed.verdict.class, &failed.verdict).await;
-                    }
                     if !wait.is_zero() {
                         let until = Instant::now() + wait;
                         if matches!(self.wait_held(std::future::pending::<()>(), until).await, Waited::Stopped) {
                             return self.stopped().await;
                         }
+                    }
+                    // After the wait: an operator may have closed it meanwhile.
+                    if self.is_closed(candidate) {
+                        return self.refuse(Stop::NoEligibleFallback, failed.verdict.class, &failed.verdict).await;
                     }
                 }
             }
