@@ -25,7 +25,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("config", &["clock", "ids", "protocol"]),
     ("contract", &["config", "ids", "protocol"]),
     ("gate", &["classify", "clock", "config", "ids"]),
-    ("plan", &["clock", "config", "contract", "gate", "ids"]),
+    ("plan", &["clock", "config", "contract", "gate", "ids", "protocol"]),
     ("attempt", &["classify", "clock", "config", "plan", "protocol"]),
     ("upstream", &["classify", "config", "contract", "protocol"]),
     (
