@@ -20,6 +20,7 @@
 //! | [`boundary`] | may we still change our mind? the state machine and its hold | yes |
 //! | [`reply`] | what a caller is told, printed by each dialect in its own shape | yes |
 //! | [`config`] | the file, all its problems, the checked settings | |
+//! | [`check`] | failovers that can never act, what is off and why, what ends soon, what nobody tried | |
 //! | [`serve`] | composition root: listener, connections, numbered shutdown | |
 //! | [`cli`], [`demo`], [`mock`] | subcommands, the demo's scenes, the scripted provider | |
 //! | [`telemetry`] | log lines | |
@@ -48,6 +49,7 @@
 
 pub mod attempt;
 pub mod boundary;
+pub mod check;
 pub mod class;
 pub mod classify;
 pub mod cli;

@@ -27,6 +27,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("gate", &["classify", "clock", "config", "ids"]),
     ("plan", &["clock", "config", "contract", "gate", "ids", "protocol"]),
     ("attempt", &["classify", "clock", "config", "plan", "protocol"]),
+    ("check", &["clock", "config", "ids", "plan"]),
     ("upstream", &["classify", "config", "contract", "protocol"]),
     (
         "relay",
@@ -39,7 +40,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("serve", &["config", "relay"]),
     ("mock", &["clock"]),
     ("demo", &["clock", "config", "mock", "serve", "wire"]),
-    ("cli", &["clock", "config", "demo", "mock", "serve", "telemetry"]),
+    ("cli", &["check", "clock", "config", "demo", "mock", "serve", "telemetry"]),
 ];
 
 /// What names a runtime, a socket, a file, a process, a clock reading, a random source or a log.
