@@ -22,7 +22,8 @@ pub(super) fn time(workflow: &WorkflowSettings, on: &[&Candidate<'_>], finder: &
         finder.push(Severity::Error, Code::TooFewAttempts, key("max_attempts"), message);
     }
     // The first attempt is cut early enough for a fallback, so what counts is what the quickest fallback needs.
-    let routes = on.iter().map(|one| one.route.as_ref()).chain((workflow.splits.len() > 1).then_some(&*workflow.primary));
+    let routes =
+        on.iter().map(|one| one.route.as_ref()).chain((workflow.splits.len() > 1).then_some(&*workflow.primary));
     let connect = routes.map(|route| route.timeouts.connect).min().unwrap_or_default();
     let needs = connect + FIRST_OUTPUT_UNMEASURED;
     for (name, deadline) in [
@@ -72,10 +73,8 @@ pub(super) fn cost(workflow: &WorkflowSettings, finder: &mut Finder<'_>) {
         return;
     }
     let members = workflow.splits.iter().skip(1).map(|split| &split.route);
-    let routes = std::iter::once(&workflow.primary)
-        .chain(members)
-        .chain(&workflow.equivalents)
-        .chain(&workflow.alternates);
+    let routes =
+        std::iter::once(&workflow.primary).chain(members).chain(&workflow.equivalents).chain(&workflow.alternates);
     let unpriced: Vec<String> =
         routes.filter(|route| route.price.is_none()).map(|route| format!("`{}`", route.name)).collect();
     if !unpriced.is_empty() {

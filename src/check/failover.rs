@@ -202,7 +202,8 @@ fn place(workflow: &WorkflowSettings, one: &Candidate<'_>, reason: &Refusal) -> 
     let route = |key: &str| format!("route.{}.{key}", one.route.name);
     let provider = |key: &str| format!("provider.{}.{key}", one.route.provider.name);
     let list = format!("workflow.{}.{}", workflow.name, one.list);
-    let approval = |key: &str| one.approvals.first().map_or(list.clone(), |(index, _)| format!("approval[{index}].{key}"));
+    let approval =
+        |key: &str| one.approvals.first().map_or(list.clone(), |(index, _)| format!("approval[{index}].{key}"));
     match reason {
         Refusal::ApprovalExpired => approval("until"),
         Refusal::ApprovalStale => approval("route_digest"),
@@ -228,8 +229,10 @@ fn place(workflow: &WorkflowSettings, one: &Candidate<'_>, reason: &Refusal) -> 
 fn stated(workflow: &WorkflowSettings, one: &Candidate<'_>, finder: &mut Finder<'_>) {
     let route = one.route;
     if route.provider.network.is_none() {
-        let message =
-            format!("fallback route `{}` goes to a provider that does not say whether it is private or public", route.name);
+        let message = format!(
+            "fallback route `{}` goes to a provider that does not say whether it is private or public",
+            route.name
+        );
         let key = format!("provider.{}.network", route.provider.name);
         finder.push(Severity::Warning, Code::NetworkNotStated, key, message);
     }

@@ -111,16 +111,15 @@ fn not_compared(further: &BTreeMap<RouteId, &Arc<RouteSettings>>, finder: &mut F
     let settings = &finder.loaded.settings;
     for (index, approval) in settings.approvals.iter().enumerate() {
         if approval.route_digest.is_none() && is_used(settings, approval) {
-            let message = format!(
-                "no `route_digest`: whether `{}` is still what was approved is not compared",
-                approval.route
-            );
+            let message =
+                format!("no `route_digest`: whether `{}` is still what was approved is not compared", approval.route);
             finder.push(Severity::Info, Code::DigestNotCompared, format!("approval[{index}]"), message);
         }
     }
     for route in further.values() {
         if route.verified.as_ref().is_some_and(|verified| verified.route_digest.is_none()) {
-            let message = format!("no `route_digest`: whether `{}` is still what was verified is not compared", route.name);
+            let message =
+                format!("no `route_digest`: whether `{}` is still what was verified is not compared", route.name);
             finder.push(Severity::Info, Code::DigestNotCompared, format!("route.{}.verified", route.name), message);
         }
     }
@@ -157,7 +156,11 @@ fn live(route: &RouteSettings, check: impl Into<String>, what: impl Into<String>
 fn live_checks(route: &RouteSettings) -> Vec<LiveCheck> {
     let mut list = basics(route);
     for dialect in route.dialects.iter().map(|dialect| dialect.name()) {
-        list.push(live(route, format!("answer:{dialect}"), format!("{dialect}: a request without streaming gets a whole answer")));
+        list.push(live(
+            route,
+            format!("answer:{dialect}"),
+            format!("{dialect}: a request without streaming gets a whole answer"),
+        ));
         list.push(live(
             route,
             format!("stream:{dialect}"),

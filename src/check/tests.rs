@@ -81,7 +81,7 @@ fn a_failover_that_works_leaves_only_live_checks() {
         ("credentials_not_tried", 1),
         ("credentials_not_tried", 5),
         ("credentials_not_tried", 11),
-        ("digest_not_compared", 20),
+        ("digest_not_compared", 22),
         ("digest_not_compared", 32),
     ];
     assert_eq!(info, expected);
@@ -152,16 +152,44 @@ fn each_flaw_is_found() {
             // One that works does not excuse another that never can.
             &[never!("workflow.w.equivalents"), never!("route.claude.dialects")],
         ),
-        ("[workflow.w.failover]", "requires.capabilities = [\"tools\"]\n[workflow.w.failover]", &[never!("route.other.capabilities"), NEVER]),
-        ("[workflow.w.failover]", "requires.regions = [\"us\"]\n[workflow.w.failover]", &[never!("route.other.region"), NEVER]),
+        (
+            "[workflow.w.failover]",
+            "requires.capabilities = [\"tools\"]\n[workflow.w.failover]",
+            &[never!("route.other.capabilities"), NEVER],
+        ),
+        (
+            "[workflow.w.failover]",
+            "requires.regions = [\"us\"]\n[workflow.w.failover]",
+            &[never!("route.other.region"), NEVER],
+        ),
         ("[workflow.w.failover]", "requires.regions = [\"us\", \"eu\"]\n[workflow.w.failover]", &[]),
-        ("[workflow.w.failover]", "requires.network = \"private\"\n[workflow.w.failover]", &[never!("provider.q.network"), NEVER]),
+        (
+            "[workflow.w.failover]",
+            "requires.network = \"private\"\n[workflow.w.failover]",
+            &[never!("provider.q.network"), NEVER],
+        ),
         ("[workflow.w.failover]", "requires.network = \"public\"\n[workflow.w.failover]", &[]),
         ("[workflow.w.failover]", "requires.data_class = \"pii\"\n[workflow.w.failover]", &[]),
-        ("[workflow.w.failover]", "requires.data_class = \"health\"\n[workflow.w.failover]", &[never!("provider.q.data_classes"), NEVER]),
-        ("[workflow.w.failover]", "requires.legal_entities = [\"Inc\"]\n[workflow.w.failover]", &[never!("provider.q.legal_entity"), NEVER]),
-        ("[workflow.w.failover]", "requires.model_classes = [\"c\"]\n[workflow.w.failover]", &[never!("route.other.model_class"), NEVER]),
-        ("[workflow.w.failover]", "requires.min_context_tokens = 9\n[workflow.w.failover]", &[never!("route.other.context_tokens"), NEVER]),
+        (
+            "[workflow.w.failover]",
+            "requires.data_class = \"health\"\n[workflow.w.failover]",
+            &[never!("provider.q.data_classes"), NEVER],
+        ),
+        (
+            "[workflow.w.failover]",
+            "requires.legal_entities = [\"Inc\"]\n[workflow.w.failover]",
+            &[never!("provider.q.legal_entity"), NEVER],
+        ),
+        (
+            "[workflow.w.failover]",
+            "requires.model_classes = [\"c\"]\n[workflow.w.failover]",
+            &[never!("route.other.model_class"), NEVER],
+        ),
+        (
+            "[workflow.w.failover]",
+            "requires.min_context_tokens = 9\n[workflow.w.failover]",
+            &[never!("route.other.context_tokens"), NEVER],
+        ),
         (
             "[workflow.w.failover]",
             "envelope.max_attempts = 1\n[workflow.w.failover]",
@@ -223,11 +251,7 @@ fn each_flaw_is_found() {
             "legal_entity = \"BV\"\naccount = \"p\"\n",
             &["warning shared_domain workflow.w.equivalents"],
         ),
-        (
-            "https://q.example/v1",
-            "https://api.openai.com/proxy/v1",
-            &["warning shared_domain workflow.w.equivalents"],
-        ),
+        ("https://q.example/v1", "https://api.openai.com/proxy/v1", &["warning shared_domain workflow.w.equivalents"]),
         (
             "[workflow.w.failover]",
             "envelope.max_cost_usd = 1\n[workflow.w.failover]",
@@ -303,11 +327,7 @@ fn what_changed_is_stale_and_check_says_which_and_what_it_is_now() {
         let report = report(&loaded(&approved.replacen(from, to, 1)), NOW);
         assert_eq!(
             serious(&report.problems),
-            [
-                never!("approval[0].route_digest"),
-                never!("route.other.verified.route_digest"),
-                NEVER,
-            ],
+            [never!("approval[0].route_digest"), never!("route.other.verified.route_digest"), NEVER,],
             "{to}"
         );
         let now = &report.digests[0];
@@ -325,7 +345,8 @@ fn the_lists() {
         .replace("until = 2027-06-30\n", "until = 2026-12-20\n")
         .replace("until = 2027-06-30 }", "until = 2026-12-01 }");
     let report = report(&loaded(&text), NOW);
-    let disabled: Vec<_> = report.disabled.iter().map(|one| (one.route.as_str(), one.role, one.why.join(" "))).collect();
+    let disabled: Vec<_> =
+        report.disabled.iter().map(|one| (one.route.as_str(), one.role, one.why.join(" "))).collect();
     let why = "cross_model_disabled approval_missing dialect".to_owned();
     assert_eq!(disabled, [("claude", "alternate", why)]);
     let expiring: Vec<_> =

@@ -90,8 +90,8 @@ fn human(file: &str, report: &Report, out: &mut dyn Write) -> std::io::Result<()
 /// The lists after the problems; an empty one is left out.
 fn lists(report: &Report, out: &mut dyn Write) -> std::io::Result<()> {
     let disabled = report.disabled.iter();
-    let disabled =
-        disabled.map(|one| format!("workflow {}, route {} as {}: {}", one.workflow, one.route, one.role, one.why.join(", ")));
+    let disabled = disabled
+        .map(|one| format!("workflow {}, route {} as {}: {}", one.workflow, one.route, one.role, one.why.join(", ")));
     section(out, "Disabled, and why:", disabled)?;
     let expiring = report.expiring.iter().map(|one| {
         let of = one.workflow.as_ref().map(|workflow| format!(" for workflow {workflow}")).unwrap_or_default();

@@ -1,7 +1,7 @@
 //! `rubicon explain`: which routes would serve a request, in what order, and why not the others.
 //!
-//! Offline from the config and a request file, with nothing closed; with `--url` the living relay is asked, whose kill switches,
-//! breakers and limits count. Both print the same explanation in the same words.
+//! Offline from the config and a request file, with nothing closed. `GET /admin/v1/explain` makes the same
+//! [`Explanation`](crate::plan::explain::Explanation) with the living process's kill switches, breakers and limits.
 
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -21,8 +21,8 @@ use crate::plan::explain::{Ask, explain};
 const ABOUT: &str = "\
 Says which routes may serve a request of a workflow, in the order in which they would be tried, and
 every reason against the others, by the names of src/plan/refusals.md. Reads the config only and
-calls nobody: as if no route were killed, tripped or full. With --url the running relay is asked
-through its admin side, and what is closed there counts.";
+calls nobody: as if no route were killed, tripped or full. `GET /admin/v1/explain` of a running relay
+says the same in the same words, and what is closed there counts.";
 
 const CODES: &str = "\
 Exit codes: 0 a route is eligible, 1 none is, or the config or the request has errors.";
@@ -53,12 +53,12 @@ pub struct ExplainArgs {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
-    /// Ask the relay whose admin side is at this address instead of reading the config
-    #[arg(long, value_name = "URL", requires = "token", conflicts_with = "config")]
-    pub url: Option<String>,
-    /// The operator's token, `env:NAME` or `file:PATH`
-    #[arg(long, value_name = "SECRET", requires = "url")]
-    pub token: Option<String>,
+}
+
+/// Explains to stdout.
+pub fn run(args: &ExplainArgs) -> ExitCode {
+    let (mut out, mut errors) = (io::stdout(), io::stderr());
+    offline(args, &super::environment, UnixMillis::now(), &mut io::stdin(), (&mut out, &mut errors))
 }
 
 /// Explains, offline. `input` is read where the request is `-`.

@@ -7,6 +7,7 @@
 
 pub mod check;
 pub mod demo;
+pub mod explain;
 pub mod init;
 pub mod mock;
 pub mod serve;
@@ -29,6 +30,7 @@ To begin:
   rubicon demo                     see what it does, with no config and no keys
   rubicon init                     write rubicon.toml (--failover: with a second provider)
   rubicon check                    what is wrong with it, line by line
+  rubicon explain                  which routes would serve a request, and why not the others
   rubicon serve                    run it; point an SDK's base_url at http://127.0.0.1:8080/v1
 
 Exit codes: 0 ok, 1 found a problem, 2 wrong usage.";
@@ -49,6 +51,7 @@ pub struct Cli {
 pub enum Command {
     Init(init::InitArgs),
     Check(check::CheckArgs),
+    Explain(explain::ExplainArgs),
     Serve(serve::ServeArgs),
     Demo(demo::DemoArgs),
     Mock(mock::MockArgs),
@@ -59,6 +62,7 @@ pub async fn run(cli: Cli) -> ExitCode {
     match cli.command {
         Command::Init(args) => init::run(&args, UnixMillis::now(), &mut std::io::stdout(), &mut std::io::stderr()),
         Command::Check(args) => check::run(&args, &environment, UnixMillis::now(), &mut std::io::stdout()),
+        Command::Explain(args) => explain::run(&args),
         Command::Serve(args) => serve::run(args).await,
         Command::Demo(args) => demo::run(args).await,
         Command::Mock(args) => mock::run(args).await,
@@ -97,6 +101,7 @@ mod tests {
             ("rubicon nonsense", 2),
             ("rubicon check --nonsense", 2),
             ("rubicon init --stdout -o f.toml", 2),
+            ("rubicon explain --nonsense", 2),
             ("rubicon --help", 0),
             ("rubicon check --help", 0),
             ("rubicon --version", 0),
@@ -104,9 +109,13 @@ mod tests {
             let error = Cli::try_parse_from(line.split(' ')).expect_err(line);
             assert_eq!(error.exit_code(), code, "{line}");
         }
-        for line in
-            ["rubicon check", "rubicon check -c f.toml --json", "rubicon serve -c f.toml", "rubicon init --failover"]
-        {
+        for line in [
+            "rubicon explain -w w -H a:b -H c:d --request - --json",
+            "rubicon check",
+            "rubicon check -c f.toml --json",
+            "rubicon serve -c f.toml",
+            "rubicon init --failover",
+        ] {
             assert!(Cli::try_parse_from(line.split(' ')).is_ok(), "{line}");
         }
     }

@@ -30,9 +30,9 @@ use toml::de::DeTable;
 use crate::clock::UnixMillis;
 
 pub use keys_doc::render as keys_markdown;
+pub(crate) use problem::shown;
 pub use problem::{Code, PROBLEMS_MAX, Problem, Severity};
 use problem::{Places, Problems};
-pub(crate) use problem::shown;
 use settings::Settings;
 
 /// Largest config file. A config is written by people; what is larger is another file named by mistake.

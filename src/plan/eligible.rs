@@ -121,14 +121,9 @@ fn approvals_of<'a>(s: &Standing<'a>) -> impl Iterator<Item = &'a Approval> {
     })
 }
 
-/// Approvals that count: not expired, and of the route as it is.
-fn good_approvals<'a>(s: &Standing<'a>) -> impl Iterator<Item = &'a Approval> {
-    let (route, now) = (s.route, s.now);
-    approvals_of(s).filter(move |approval| live(approval.until, now) && of_this(approval.route_digest.as_ref(), route))
-}
-
 fn approval(s: &Standing<'_>) -> Option<Refusal> {
-    if good_approvals(s).next().is_some() {
+    let is_good = |approval: &Approval| live(approval.until, s.now) && of_this(approval.route_digest.as_ref(), s.route);
+    if approvals_of(s).any(is_good) {
         return None;
     }
     Some(if approvals_of(s).any(|approval| live(approval.until, s.now)) {
@@ -160,8 +155,9 @@ fn place(s: &Standing<'_>) -> Vec<Refusal> {
         reasons.push(Refusal::Region);
     }
     // Recovery over a public network needs an approval that says so (SPEC section 3); the planned share of a split is no recovery.
-    let public_approved =
-        || s.role == Role::Primary || good_approvals(s).any(|approval| approval.network == Some(Network::Public));
+    // A stale one has said so all the same: that it is stale is told by its own name.
+    let says_public = |approval: &Approval| live(approval.until, s.now) && approval.network == Some(Network::Public);
+    let public_approved = || s.role == Role::Primary || approvals_of(s).any(says_public);
     // A required public network restricts nothing; a private one must be stated.
     let misplaced = requires.network == Some(Network::Private) && provider.network != Some(Network::Private);
     if misplaced || (provider.network == Some(Network::Public) && !public_approved()) {

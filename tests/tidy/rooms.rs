@@ -40,7 +40,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("serve", &["config", "relay"]),
     ("mock", &["clock"]),
     ("demo", &["clock", "config", "mock", "serve", "wire"]),
-    ("cli", &["check", "clock", "config", "demo", "mock", "serve", "telemetry"]),
+    ("cli", &["attempt", "check", "clock", "config", "contract", "demo", "gate", "mock", "plan", "serve", "telemetry"]),
 ];
 
 /// What names a runtime, a socket, a file, a process, a clock reading, a random source or a log.
