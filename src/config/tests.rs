@@ -2,7 +2,6 @@
 //! carries a secret. One row a case.
 
 mod every_key;
-mod findings;
 mod problems;
 
 use std::io;

@@ -179,10 +179,7 @@ async fn admit(app: Arc<App>, endpoint: Endpoint, request: Request<axum::body::B
             at: admitted,
             draw: random_u64(),
         };
-        let mut plan = plan::plan(&workflow, &contract, &world);
-        // Without a model in the request, only routes that name one can serve.
-        plan.candidates.retain(|candidate| contract.facts.model.is_some() || candidate.route.model.is_some());
-        plan
+        plan::plan(&workflow, &contract, &world)
     };
     let job = Job {
         app: Arc::clone(&app),

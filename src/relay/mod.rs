@@ -13,6 +13,7 @@ pub mod client_body;
 pub mod client_io;
 pub mod emit;
 pub mod endpoints;
+pub mod explain;
 pub mod handler;
 pub mod idempotency;
 pub mod observe;

@@ -60,7 +60,7 @@ fn route(name: &str, provider: &str) -> Arc<RouteSettings> {
 fn plan(routes: &[(&str, &str, Role)]) -> Plan {
     let candidates =
         routes.iter().map(|(name, provider, role)| Candidate { route: route(name, provider), role: *role });
-    Plan { candidates: candidates.collect(), refused: Vec::new() }
+    Plan { candidates: candidates.collect(), ..Plan::default() }
 }
 
 fn verdict(class: Class) -> Verdict {
