@@ -14,10 +14,12 @@ mod keys_doc;
 mod keys_table;
 mod nearest;
 mod node;
+pub mod passthrough;
 mod problem;
 mod raw;
 pub mod secret;
 pub mod settings;
+pub mod token_file;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]

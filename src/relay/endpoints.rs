@@ -119,6 +119,7 @@ pub async fn method_not_allowed(request: Request<axum::body::Body>) -> Answer {
     Refusal::new(405, "method_not_allowed", message).into_response(dialect_of(request.uri().path()))
 }
 
-fn dialect_of(path: &str) -> Dialect {
+/// Whose errors are written for a path that no dialect's call is behind.
+pub(super) fn dialect_of(path: &str) -> Dialect {
     if path.starts_with("/v1/messages") { Dialect::AnthropicMessages } else { Dialect::ChatCompletions }
 }

@@ -70,9 +70,25 @@ impl Refusal {
         Self { failure: Box::new(outward::own(status, code, message.into(), None)), headers: HeaderMap::new() }
     }
 
-    fn param(mut self, param: &str) -> Self {
+    /// A failure that was judged already.
+    pub(super) fn of_failure(failure: Outward) -> Self {
+        Self { failure: Box::new(failure), headers: HeaderMap::new() }
+    }
+
+    pub(super) fn param(mut self, param: &str) -> Self {
         self.failure.param = Some(param.into());
         self
+    }
+
+    /// A 426 must say to what (RFC 9110, 15.5.22).
+    pub(super) fn upgrade(mut self) -> Self {
+        self.headers.insert(http::header::UPGRADE, HeaderValue::from_static("HTTP/1.1"));
+        self
+    }
+
+    pub(super) fn log(&self) {
+        let (status, reason) = (self.failure.status, self.failure.rubicon.reason.as_str());
+        tracing::info!(status, reason, "request refused");
     }
 
     fn of(mut self, operation: &OperationId) -> Self {
@@ -98,11 +114,7 @@ async fn call(app: Arc<App>, endpoint: Endpoint, request: Request<axum::body::Bo
     match admit(app, endpoint, request).await {
         Ok(answer) => answer,
         Err(refusal) => {
-            tracing::info!(
-                status = refusal.failure.status,
-                reason = refusal.failure.rubicon.reason.as_str(),
-                "request refused"
-            );
+            refusal.log();
             refusal.into_response(dialect)
         }
     }
@@ -114,18 +126,7 @@ async fn admit(app: Arc<App>, endpoint: Endpoint, request: Request<axum::body::B
     let (parts, body) = request.into_parts();
     let transport = parts.extensions.get::<Transport>().cloned();
     let in_request = transport.as_ref().map(|transport| transport.begin(parts.version == Version::HTTP_2));
-    if app.is_draining() {
-        return Err(Refusal::new(503, "shutting_down", "The relay is shutting down."));
-    }
-    let head_bytes = head_bytes(&parts);
-    if head_bytes > app.settings.server.max_header_bytes {
-        let message = format!("The request head is over {} bytes.", app.settings.server.max_header_bytes);
-        return Err(Refusal::new(431, "request_head_too_large", message));
-    }
-    let caller = app.clients.find(&parts.headers, &parts.uri).map_err(denied)?;
-    let permit = Arc::clone(&app.in_flight)
-        .try_acquire_owned()
-        .map_err(|_| Refusal::new(503, "overloaded", "The relay has as many requests as it may take."))?;
+    let (caller, permit) = enter(&app, &parts)?;
     let asked = headers::read(&parts.headers)
         .map_err(|error| Refusal::new(400, error.code, format!("{error}.")).param(error.header))?;
     check_content(&parts.headers)?;
@@ -137,10 +138,8 @@ async fn admit(app: Arc<App>, endpoint: Endpoint, request: Request<axum::body::B
     let Admission { workflow, contract } = contract;
     if contract.facts.stream && parts.version < Version::HTTP_11 {
         // Its body would end with the connection, so a cut stream could not be told from a whole one.
-        let mut refusal = Refusal::new(426, "http_version_not_supported", "Streaming needs HTTP/1.1 or HTTP/2.");
-        // A 426 must say to what (RFC 9110, 15.5.22).
-        refusal.headers.insert(http::header::UPGRADE, HeaderValue::from_static("HTTP/1.1"));
-        return Err(refusal);
+        let message = "Streaming needs HTTP/1.1 or HTTP/2.";
+        return Err(Refusal::new(426, "http_version_not_supported", message).upgrade());
     }
     if let (true, Some(transport)) = (contract.facts.stream, &transport) {
         transport.hide_close(&parts.headers);
@@ -202,6 +201,25 @@ async fn admit(app: Arc<App>, endpoint: Endpoint, request: Request<axum::body::B
     }
 }
 
+/// Lets a request in by its head alone: who it is, and whether there is room.
+pub(super) fn enter(
+    app: &App,
+    parts: &http::request::Parts,
+) -> Result<(Arc<Caller>, OwnedSemaphorePermit), Refusal> {
+    if app.is_draining() {
+        return Err(Refusal::new(503, "shutting_down", "The relay is shutting down."));
+    }
+    if head_bytes(parts) > app.settings.server.max_header_bytes {
+        let message = format!("The request head is over {} bytes.", app.settings.server.max_header_bytes);
+        return Err(Refusal::new(431, "request_head_too_large", message));
+    }
+    let caller = app.clients.find(&parts.headers, &parts.uri).map_err(denied)?;
+    let permit = Arc::clone(&app.in_flight)
+        .try_acquire_owned()
+        .map_err(|_| Refusal::new(503, "overloaded", "The relay has as many requests as it may take."))?;
+    Ok((caller, permit))
+}
+
 /// A restart is a new operation; it is refused while the old one may still do something, or may have done something that
 /// nobody has looked into (SPEC section 7).
 fn may_restart(app: &App, caller: &Caller, old: &OperationId) -> Result<(), Refusal> {
@@ -223,7 +241,7 @@ fn may_restart(app: &App, caller: &Caller, old: &OperationId) -> Result<(), Refu
 }
 
 /// Waits for an answer as long as there is somebody to take it; dropping it cancels what it waits for.
-async fn there(
+pub(super) async fn there(
     transport: Option<&Transport>,
     answer: impl Future<Output = Result<Answer, Refusal>>,
 ) -> Result<Answer, Refusal> {
@@ -253,18 +271,28 @@ fn key_refusal(claimed: &Claimed) -> Refusal {
 }
 
 fn check_content(headers: &HeaderMap) -> Result<(), Refusal> {
-    if headers.get(CONTENT_ENCODING).is_some_and(|coding| coding != "identity") {
-        return Err(Refusal::new(415, "unsupported_content_encoding", "The request body must not be compressed."));
-    }
-    let Some(value) = headers.get(CONTENT_TYPE) else { return Ok(()) };
-    let media = value.to_str().unwrap_or_default().split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    if media == "application/json" || (media.starts_with("application/") && media.ends_with("+json")) {
+    check_encoding(headers)?;
+    if !headers.contains_key(CONTENT_TYPE) || is_json(headers) {
         return Ok(());
     }
     Err(Refusal::new(415, "unsupported_media_type", "The request body must be application/json."))
 }
 
-async fn read_body(mut body: axum::body::Body, max: usize) -> Result<Bytes, Refusal> {
+pub(super) fn check_encoding(headers: &HeaderMap) -> Result<(), Refusal> {
+    if headers.get(CONTENT_ENCODING).is_some_and(|coding| coding != "identity") {
+        return Err(Refusal::new(415, "unsupported_content_encoding", "The request body must not be compressed."));
+    }
+    Ok(())
+}
+
+/// Whether a body is said to be JSON.
+pub(super) fn is_json(headers: &HeaderMap) -> bool {
+    let Some(value) = headers.get(CONTENT_TYPE) else { return false };
+    let media = value.to_str().unwrap_or_default().split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    media == "application/json" || (media.starts_with("application/") && media.ends_with("+json"))
+}
+
+pub(super) async fn read_body(mut body: axum::body::Body, max: usize) -> Result<Bytes, Refusal> {
     let too_large = || Refusal::new(413, "request_too_large", format!("The request body is over {max} bytes."));
     if http_body::Body::size_hint(&body).lower() > u64::try_from(max).unwrap_or(u64::MAX) {
         return Err(too_large());
@@ -370,7 +398,7 @@ fn head_bytes(parts: &http::request::Parts) -> usize {
 }
 
 /// A query passes, save a caller's credentials in it: `key` is how Google's SDKs send one, the others are the field's usual names.
-fn without_credentials(query: &str) -> Option<String> {
+pub(super) fn without_credentials(query: &str) -> Option<String> {
     const CREDENTIALS: [&str; 4] = ["key", "api_key", "api-key", "access_token"];
     let passes = |pair: &&str| !CREDENTIALS.contains(&pair.split('=').next().unwrap_or_default());
     let kept: Vec<&str> = query.split('&').filter(passes).collect();

@@ -26,7 +26,7 @@ use crate::config::settings::Settings;
 use crate::relay::app::App;
 use crate::relay::client_io::ClientIo;
 use crate::relay::transport::Transport;
-use crate::relay::{endpoints, handler};
+use crate::relay::{endpoints, handler, passthrough};
 
 /// After the grace limit, what was cut still has this long to bring its error frame out.
 const CUT_MAX: Duration = Duration::from_secs(6);
@@ -67,7 +67,7 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/v1/operations/{id}/stream", any(endpoints::not_built))
         .route("/v1/operations/{id}/outcome", any(endpoints::not_built))
         .route("/v1/responses", any(endpoints::not_built))
-        .route("/v1/responses/{*rest}", any(endpoints::not_built))
+        .route("/v1/responses/{*rest}", any(passthrough::or_not_built))
         .route("/v1beta/{*rest}", any(endpoints::not_built))
         .route("/v1/executions", any(endpoints::not_built))
         .route("/v1/executions/{*rest}", any(endpoints::not_built))
@@ -76,7 +76,7 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/v1/jobs/{*rest}", any(endpoints::not_built))
         .route("/healthz", get(endpoints::healthz))
         .route("/readyz", get(endpoints::readyz))
-        .fallback(endpoints::not_found)
+        .fallback(passthrough::other)
         .method_not_allowed_fallback(endpoints::method_not_allowed)
         .with_state(app)
 }
