@@ -3,6 +3,7 @@
 
 mod every_key;
 mod findings;
+mod kinds;
 mod problems;
 
 use std::io;

@@ -35,12 +35,13 @@ use crate::protocol::json_object;
 use crate::protocol::request::{RequestFacts, with_model};
 use crate::upstream::{self, request, token};
 
-use super::app::App;
+use super::app::{App, Current};
 use super::auth::Caller;
 use super::client_body::{ClientBody, Limits};
 use super::emit::{Driven, Emitter, Out};
 use super::endpoints::{self, dialect_of};
-use super::handler::{self, Answer, Refusal};
+use super::handler;
+use super::intake::{self, Answer, Refusal};
 use super::outward::{self, Facts};
 use super::read::{is_event_stream, next_chunk, read_bounded};
 use super::stream::ERROR_BODY_WAIT;
@@ -61,7 +62,7 @@ pub async fn or_not_built(State(app): State<Arc<App>>, request: Request<axum::bo
 
 /// Whether any workflow lists it. Where none does there is nothing to ask a key for.
 fn is_listed(app: &App, path: &str) -> bool {
-    app.settings.workflows.values().any(|workflow| lists(workflow, path))
+    app.current().settings.workflows.values().any(|workflow| lists(workflow, path))
 }
 
 fn lists(workflow: &WorkflowSettings, path: &str) -> bool {
@@ -83,11 +84,12 @@ async fn admit(app: Arc<App>, dialect: Dialect, request: Request<axum::body::Bod
     let (parts, body) = request.into_parts();
     let transport = parts.extensions.get::<Transport>().cloned();
     let in_request = transport.as_ref().map(|transport| transport.begin(parts.version == Version::HTTP_2));
-    let (caller, permit) = handler::enter(&app, &parts)?;
+    let current = app.current();
+    let (caller, permit) = intake::enter(&app, &current, &parts)?;
     check(&parts)?;
     let asked = headers::read(&parts.headers)
         .map_err(|error| Refusal::new(400, error.code, format!("{error}.")).param(error.header))?;
-    let body = handler::read_body(body, app.settings.server.max_body_bytes).await?;
+    let body = intake::read_body(body, current.settings.server.max_body_bytes).await?;
     if let Some(transport) = &transport {
         transport.body_read();
     }
@@ -97,12 +99,13 @@ async fn admit(app: Arc<App>, dialect: Dialect, request: Request<axum::body::Bod
         body: own_model(body, model, workflow),
         workflow: Arc::clone(workflow),
         dialect,
-        query: parts.uri.query().and_then(handler::without_credentials),
+        query: parts.uri.query().and_then(intake::without_credentials),
         show_routes: caller.show_routes,
         in_request,
         permit,
         until: asked.deadline.map(|deadline| Instant::now() + deadline),
         transport: transport.clone(),
+        current,
         parts,
     };
     handler::there(transport.as_ref(), forward(app, passing)).await
@@ -122,7 +125,7 @@ fn check(parts: &Parts) -> Result<(), Refusal> {
     if !is_plain(parts.uri.path()) {
         return Err(Refusal::new(400, "invalid_path", "The path has a segment that does not pass through."));
     }
-    handler::check_encoding(&parts.headers)
+    intake::check_encoding(&parts.headers)
 }
 
 /// Whether every segment stays where it stands, once decoded, at a server that takes encoded slashes, backslashes or parameters for
@@ -162,7 +165,7 @@ type Model = (String, std::ops::Range<usize>);
 
 /// The `model` of a JSON body, if it names one, once.
 fn model_of(headers: &HeaderMap, body: &Bytes) -> Option<Model> {
-    if !handler::is_json(headers) {
+    if !intake::is_json(headers) {
         return None;
     }
     let object = json_object::members(body).ok()?;
@@ -223,6 +226,7 @@ fn choose<'a>(
 
 /// A request that passes.
 pub(super) struct Passing {
+    pub(super) current: Arc<Current>,
     pub(super) workflow: Arc<WorkflowSettings>,
     /// Whose errors the caller reads.
     pub(super) dialect: Dialect,
@@ -246,14 +250,14 @@ pub(super) async fn forward(app: Arc<App>, passing: Passing) -> Result<Answer, R
     let until = passing.until.map_or(within, |until| until.min(within));
     let sent = tokio::select! {
         biased;
-        () = stop.cancelled() => return Err(shut_down(&app, &passing.parts.method)),
-        sent = send(&app, &route, &passing, until) => sent,
+        () = stop.cancelled() => return Err(shut_down(&passing)),
+        sent = send(&route, &passing, until) => sent,
     };
     let method = &passing.parts.method;
     let status = sent.as_ref().ok().map(|response| response.status().as_u16());
     let took_ms = began.elapsed().as_millis();
     tracing::info!(workflow = %passing.workflow.name, route = %route.name, %method, status, took_ms, "passed through");
-    let response = sent.map_err(|evidence| failed(&app, &route, passing.dialect, &evidence))?;
+    let response = sent.map_err(|evidence| failed(&route, &passing, &evidence))?;
     if response.status().is_success() {
         return Ok(answer(&app, &route, response, passing, stop));
     }
@@ -262,11 +266,10 @@ pub(super) async fn forward(app: Arc<App>, passing: Passing) -> Result<Answer, R
     // The status alone is evidence enough.
     let body = timeout_at(until, read_bounded(body, ERROR_BODY_BYTES_MAX)).await.map_or(Bytes::new(), |read| read.bytes);
     let evidence = Evidence::Http { status: head.status.as_u16(), headers: &head.headers, body: &body };
-    Err(failed(&app, &route, passing.dialect, &evidence))
+    Err(failed(&route, &passing, &evidence))
 }
 
 async fn send(
-    app: &App,
     route: &RouteSettings,
     passing: &Passing,
     until: Instant,
@@ -275,7 +278,7 @@ async fn send(
     let Passing { parts, query, body, dialect, .. } = passing;
     let (method, path) = (parts.method.clone(), parts.uri.path());
     let built = request::pass(route, *dialect, method, path, query.as_deref(), &parts.headers, body.clone());
-    let (Ok(request), Some(upstream)) = (built, app.upstreams.get(&route.name)) else {
+    let (Ok(request), Some(upstream)) = (built, passing.current.upstreams.get(&route.name)) else {
         tracing::error!(route = %route.name, "a request that passes through could not be built");
         return Err(Evidence::BadAnswer);
     };
@@ -287,18 +290,18 @@ async fn send(
 }
 
 /// There is no operation to look up, so its id is not told.
-fn told(app: &App, make: impl FnOnce(&Facts<'_>) -> crate::reply::Outward) -> Refusal {
+fn told(passing: &Passing, make: impl FnOnce(&Facts<'_>) -> crate::reply::Outward) -> Refusal {
     let nobody = OperationId::new("");
-    let exhausted_status = app.settings.server.exhausted_status;
+    let exhausted_status = passing.current.settings.server.exhausted_status;
     let mut failure = make(&Facts { operation: &nobody, attempts: 1, exhausted_status, plan: None });
     failure.rubicon.operation_id = None;
     Refusal::of_failure(failure)
 }
 
-fn failed(app: &App, route: &RouteSettings, dialect: Dialect, evidence: &Evidence<'_>) -> Refusal {
+fn failed(route: &RouteSettings, passing: &Passing, evidence: &Evidence<'_>) -> Refusal {
     let provider = &route.provider;
     let ambiguous_429_is_rate_limit = provider.ambiguous_429_is_rate_limit;
-    let context = Context { dialect, ambiguous_429_is_rate_limit, now: UnixMillis::now() };
+    let context = Context { dialect: passing.dialect, ambiguous_429_is_rate_limit, now: UnixMillis::now() };
     let mut verdict = classify::classify(evidence, &context);
     if let Some(secret) = provider.credential() {
         verdict.said.mask_exactly(secret.expose());
@@ -306,12 +309,12 @@ fn failed(app: &App, route: &RouteSettings, dialect: Dialect, evidence: &Evidenc
     if verdict.alarm {
         tracing::error!(route = %route.name, "ALARM: the provider's certificate is not acceptable");
     }
-    told(app, |facts| outward::refused(facts, Stop::Blocked, verdict.class, Some(&verdict)))
+    told(passing, |facts| outward::refused(facts, Stop::Blocked, verdict.class, Some(&verdict)))
 }
 
 /// Nobody knows what an unanswered request did, unless it could do nothing.
-fn shut_down(app: &App, method: &Method) -> Refusal {
-    told(app, |facts| outward::stopped(facts, true, None, !method.is_safe()))
+fn shut_down(passing: &Passing) -> Refusal {
+    told(passing, |facts| outward::stopped(facts, true, None, !passing.parts.method.is_safe()))
 }
 
 fn answer(
