@@ -265,7 +265,11 @@ const EXAMPLES: &[(u16, &str, Class)] = &[
         ModelUnavailable,
     ),
     (503, r#"{"error":{"code":"DeploymentNotReady","message":"x"}}"#, ModelUnavailable),
-    (429, r#"{"error":{"code":"no_capacity","message":"The system is currently experiencing high demand"}}"#, ModelUnavailable),
+    (
+        429,
+        r#"{"error":{"code":"no_capacity","message":"The system is currently experiencing high demand"}}"#,
+        ModelUnavailable,
+    ),
     (404, r#"{"__type":"ResourceNotFoundException","message":"x"}"#, ModelUnavailable),
     (
         400,

@@ -335,7 +335,8 @@ fn reachable(settings: &Settings, report: &mut Report<'_>) {
 /// Live checks that nobody has made: `check` calls no provider.
 fn outstanding(settings: &Settings, report: &mut Report<'_>) {
     for provider in settings.providers.values() {
-        let what = if provider.credential().is_some() { "address, key and models were" } else { "address and models were" };
+        let what =
+            if provider.credential().is_some() { "address, key and models were" } else { "address and models were" };
         let message = format!("{what} not tried: `check` calls nobody");
         report.push(Severity::Info, Code::CredentialsNotTried, format!("provider.{}", provider.name), message);
     }

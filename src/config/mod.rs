@@ -19,11 +19,11 @@ mod problem;
 mod raw;
 pub mod secret;
 pub mod settings;
-pub mod token_file;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
+pub mod token_file;
 
 use std::io::{self, IsTerminal as _, Read as _};
 use std::path::Path;

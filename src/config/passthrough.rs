@@ -118,7 +118,8 @@ mod tests {
             (
                 "/v1/embeddings",
                 &["/v1/embeddings"][..],
-                &["/v1/embeddings/", "/v1/embeddings/x", "/v1/Embeddings", "/v2/embeddings", "/v1/%65mbeddings", "/v1"][..],
+                &["/v1/embeddings/", "/v1/embeddings/x", "/v1/Embeddings", "/v2/embeddings", "/v1/%65mbeddings", "/v1"]
+                    [..],
             ),
             (
                 "/v1/responses/{id}",

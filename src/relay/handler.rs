@@ -2,7 +2,6 @@
 //!
 //! Every refusal here is an error in the caller's dialect, made before any provider is asked, and harms no other request.
 
-use std::future::Future;
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -30,6 +29,7 @@ use super::idempotency::{Claim, Claimed, Stored};
 use super::intake::{self, Answer, Refusal};
 use super::operation::{Job, run};
 use super::operations::{self, Operation, View};
+use super::passthrough::{self, Passing};
 use super::transport::{InRequest, Transport};
 
 /// `POST /v1/chat/completions`.
@@ -73,8 +73,29 @@ async fn admit(app: Arc<App>, endpoint: Endpoint, request: Request<axum::body::B
     if let Some(transport) = &transport {
         transport.body_read();
     }
-    let contract = contract(&caller, endpoint, &body, &asked)?;
-    let Admission { workflow, contract } = contract;
+    if let Some(foreground) = passthrough::foreground(&parts, &body) {
+        let workflow = contract(&caller, endpoint, &foreground, &asked)?.workflow;
+        if passthrough::takes_background(&workflow) {
+            let query = parts.uri.query().and_then(intake::without_credentials);
+            let until = asked.deadline.map(|deadline| admitted + deadline);
+            let (dialect, show_routes) = (endpoint.dialect(), caller.show_routes);
+            let passing = Passing {
+                current,
+                workflow,
+                dialect,
+                parts,
+                query,
+                body,
+                show_routes,
+                transport,
+                permit,
+                in_request,
+                until,
+            };
+            return passthrough::background(app, passing).await;
+        }
+    }
+    let Admission { workflow, contract } = contract(&caller, endpoint, &body, &asked)?;
     if contract.facts.stream && parts.version < Version::HTTP_11 {
         // Its body would end with the connection, so a cut stream could not be told from a whole one.
         let message = "Streaming needs HTTP/1.1 or HTTP/2.";
@@ -101,7 +122,7 @@ async fn admit(app: Arc<App>, endpoint: Endpoint, request: Request<axum::body::B
         let key = (caller.tenant.clone(), id.clone());
         match app.idempotency.claim(key, fingerprint, !stream, admitted) {
             Claimed::New(new) => claim = Some(new),
-            Claimed::Join(receiver) => return there(transport.as_ref(), joined(receiver, &id, permit)).await,
+            Claimed::Join(receiver) => return intake::there(transport.as_ref(), joined(receiver, &id, permit)).await,
             Claimed::Replay(stored) => return Ok(replay(&stored, true)),
             other => return Err(key_refusal(&other).of(&id)),
         }
@@ -139,11 +160,11 @@ async fn admit(app: Arc<App>, endpoint: Endpoint, request: Request<axum::body::B
     let driven = Driven::new(|emitter| run(job, emitter));
     match sender {
         // Others may join a keyed answer, so it must not depend on this one's connection.
-        Some(sender) => there(transport.as_ref(), detached(&app, driven, sender, permit)).await,
+        Some(sender) => intake::there(transport.as_ref(), detached(&app, driven, sender, permit)).await,
         None => {
             let watched = transport.clone();
             let answer = async { Ok(respond(&app, driven, transport, permit, in_request, limits).await) };
-            there(watched.as_ref(), answer).await
+            intake::there(watched.as_ref(), answer).await
         }
     }
 }
@@ -166,15 +187,6 @@ fn may_restart(app: &App, caller: &Caller, old: &OperationId) -> Result<(), Refu
         return Err(refusal);
     }
     Ok(())
-}
-
-/// Waits for an answer as long as there is somebody to take it; dropping it cancels what it waits for.
-pub(super) async fn there(
-    transport: Option<&Transport>,
-    answer: impl Future<Output = Result<Answer, Refusal>>,
-) -> Result<Answer, Refusal> {
-    let Some(transport) = transport else { return answer.await };
-    transport.while_there(answer).await.unwrap_or_else(|| Err(Refusal::new(400, "client_gone", "The client left.")))
 }
 
 fn key_refusal(claimed: &Claimed) -> Refusal {

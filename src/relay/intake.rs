@@ -3,6 +3,7 @@
 //!
 //! In: a request's head and body. Out: the caller with a permit, the bytes, or a [`Refusal`], which harms no other request.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +24,7 @@ use super::app::{App, Current};
 use super::auth::{Caller, Denied};
 use super::operation::error_headers;
 use super::outward;
+use super::transport::Transport;
 
 /// A request body that stops coming for this long is given up (408).
 const BODY_STALL_MAX: Duration = Duration::from_secs(30);
@@ -173,6 +175,15 @@ pub(super) fn without_credentials(query: &str) -> Option<String> {
     let passes = |pair: &&str| !CREDENTIALS.contains(&pair.split('=').next().unwrap_or_default());
     let kept: Vec<&str> = query.split('&').filter(passes).collect();
     (!kept.is_empty()).then(|| kept.join("&"))
+}
+
+/// Waits for an answer as long as there is somebody to take it; dropping it cancels what it waits for.
+pub(super) async fn there(
+    transport: Option<&Transport>,
+    answer: impl Future<Output = Result<Answer, Refusal>>,
+) -> Result<Answer, Refusal> {
+    let Some(transport) = transport else { return answer.await };
+    transport.while_there(answer).await.unwrap_or_else(|| Err(Refusal::new(400, "client_gone", "The client left.")))
 }
 
 #[cfg(test)]

@@ -10,6 +10,8 @@
 //! No caller chooses a host: scheme, authority and the path's beginning are the provider's, and a segment that a server might take
 //! for a step upwards is refused.
 
+mod reading;
+
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -31,8 +33,6 @@ use crate::config::settings::{RouteSettings, WorkflowSettings};
 use crate::contract::headers;
 use crate::ids::OperationId;
 use crate::protocol::Dialect;
-use crate::protocol::json_object;
-use crate::protocol::request::{RequestFacts, with_model};
 use crate::upstream::{self, request, token};
 
 use super::app::{App, Current};
@@ -40,12 +40,13 @@ use super::auth::Caller;
 use super::client_body::{ClientBody, Limits};
 use super::emit::{Driven, Emitter, Out};
 use super::endpoints::{self, dialect_of};
-use super::handler;
 use super::intake::{self, Answer, Refusal};
 use super::outward::{self, Facts};
 use super::read::{is_event_stream, next_chunk, read_bounded};
 use super::stream::ERROR_BODY_WAIT;
 use super::transport::{InRequest, Transport};
+pub(super) use reading::foreground;
+use reading::{RESPONSES, is_of, is_plain, model_of, own_model, routed};
 
 /// Headers of an answer that come down besides the provider's request id: what its bytes are.
 const DOWN: [HeaderName; 4] = [CONTENT_TYPE, CONTENT_LENGTH, CONTENT_ENCODING, CONTENT_DISPOSITION];
@@ -108,7 +109,7 @@ async fn admit(app: Arc<App>, dialect: Dialect, request: Request<axum::body::Bod
         current,
         parts,
     };
-    handler::there(transport.as_ref(), forward(app, passing)).await
+    intake::there(transport.as_ref(), forward(app, passing)).await
 }
 
 /// What can't pass, whoever sends it.
@@ -126,68 +127,6 @@ fn check(parts: &Parts) -> Result<(), Refusal> {
         return Err(Refusal::new(400, "invalid_path", "The path has a segment that does not pass through."));
     }
     intake::check_encoding(&parts.headers)
-}
-
-/// Whether every segment stays where it stands, once decoded, at a server that takes encoded slashes, backslashes or parameters for
-/// what they are not.
-fn is_plain(path: &str) -> bool {
-    let plain = |segment: &str| {
-        decoded(segment).is_some_and(|bytes| {
-            let step = |part: &[u8]| {
-                let name = part.split(|byte| *byte == b';').next().unwrap_or_default();
-                matches!(name, b"." | b"..")
-            };
-            !bytes.is_empty()
-                && !bytes.iter().any(u8::is_ascii_control)
-                && !bytes.split(|byte| matches!(byte, b'/' | b'\\')).any(step)
-        })
-    };
-    path.strip_prefix('/').is_some_and(|path| path.split('/').all(plain))
-}
-
-/// Percent-decoded, once.
-fn decoded(segment: &str) -> Option<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(segment.len());
-    let mut rest = segment.bytes();
-    while let Some(byte) = rest.next() {
-        if byte != b'%' {
-            bytes.push(byte);
-            continue;
-        }
-        let mut digit = || char::from(rest.next()?).to_digit(16);
-        bytes.push(u8::try_from(digit()? * 16 + digit()?).ok()?);
-    }
-    Some(bytes)
-}
-
-/// A model's name and where it stands in the body.
-type Model = (String, std::ops::Range<usize>);
-
-/// The `model` of a JSON body, if it names one, once.
-fn model_of(headers: &HeaderMap, body: &Bytes) -> Option<Model> {
-    if !intake::is_json(headers) {
-        return None;
-    }
-    let object = json_object::members(body).ok()?;
-    let mut named = object.all("model");
-    match (named.next(), named.next()) {
-        (Some(member), None) => Some((serde_json::from_str(member.value.get()).ok()?, member.range.clone())),
-        _ => None,
-    }
-}
-
-/// A name of the workflow's own means nothing to the provider: there the route's stands for it. Any other model passes as it is.
-fn own_model(body: Bytes, model: Option<Model>, workflow: &WorkflowSettings) -> Bytes {
-    match (model, &workflow.primary.model) {
-        (Some((name, range)), Some(own)) if is_of(workflow, &name) => {
-            with_model(&body, &RequestFacts { model: Some((name, range)), ..RequestFacts::default() }, own)
-        }
-        _ => body,
-    }
-}
-
-fn is_of(workflow: &WorkflowSettings, model: &str) -> bool {
-    workflow.models.iter().any(|name| name == model) || workflow.name.as_str() == model
 }
 
 /// The header's, else the model's, else the only one that lists the path.
@@ -222,6 +161,26 @@ fn choose<'a>(
             "Several workflows you may call have this path; name one with Rubicon-Workflow.",
         )),
     }
+}
+
+/// Whether a workflow takes background requests: it lists [`RESPONSES`].
+pub(super) fn takes_background(workflow: &WorkflowSettings) -> bool {
+    lists(workflow, RESPONSES)
+}
+
+/// Sends a background request: to the primary, with the route's model as ever, and with no recovery.
+pub(super) async fn background(app: Arc<App>, mut passing: Passing) -> Result<Answer, Refusal> {
+    check(&passing.parts)?;
+    if passing.parts.headers.contains_key("idempotency-key") {
+        // It would have to be remembered for as long as the answer is being made.
+        let message = "A background request can't be repeated under an Idempotency-Key: its own id is what to ask by.";
+        return Err(Refusal::new(400, "idempotency_not_supported", message).param("Idempotency-Key"));
+    }
+    if let Some(own) = &passing.workflow.primary.model {
+        passing.body = routed(&passing.body, own);
+    }
+    let transport = passing.transport.clone();
+    intake::there(transport.as_ref(), forward(app, passing)).await
 }
 
 /// A request that passes.
@@ -264,7 +223,8 @@ pub(super) async fn forward(app: Arc<App>, passing: Passing) -> Result<Answer, R
     let (head, body) = response.into_parts();
     let until = until.min(Instant::now() + ERROR_BODY_WAIT);
     // The status alone is evidence enough.
-    let body = timeout_at(until, read_bounded(body, ERROR_BODY_BYTES_MAX)).await.map_or(Bytes::new(), |read| read.bytes);
+    let body =
+        timeout_at(until, read_bounded(body, ERROR_BODY_BYTES_MAX)).await.map_or(Bytes::new(), |read| read.bytes);
     let evidence = Evidence::Http { status: head.status.as_u16(), headers: &head.headers, body: &body };
     Err(failed(&route, &passing, &evidence))
 }
@@ -373,58 +333,4 @@ async fn pump(mut body: Incoming, emitter: Emitter, idle: std::time::Duration, s
         }
     }
     emitter.emit(Out::Abort(Bytes::new())).await;
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn paths_that_stay_where_they_are() {
-        for (path, plain) in [
-            ("/v1/files", true),
-            ("/v1/files/a%2Fb", true),
-            ("/v1/files/a%20b..c", true),
-            ("/v1/files/...", true),
-            ("/v1/files/%252e%252e", true),
-            ("/v1/models/m:x@y", true),
-            ("/v1/files/..", false),
-            ("/v1/files/.", false),
-            ("/v1/files/%2e%2E", false),
-            ("/v1/files/.%2e", false),
-            ("/v1/files/x%2f..%2fy", false),
-            ("/v1/files/%2e%2e%5cadmin", false),
-            ("/v1/files/..;x=1", false),
-            ("/v1/files/..\\admin", false),
-            ("/v1/files/%00", false),
-            ("/v1/files/a%0d%0ab", false),
-            ("/v1/files/%", false),
-            ("/v1/files/%zz", false),
-            ("/v1//files", false),
-            ("/v1/files/", false),
-            ("", false),
-            ("*", false),
-        ] {
-            assert_eq!(is_plain(path), plain, "{path}");
-        }
-    }
-
-    #[test]
-    fn the_model_of_a_body() {
-        let json: HeaderMap = [(CONTENT_TYPE, HeaderValue::from_static("application/json; charset=utf-8"))].into_iter().collect();
-        let form: HeaderMap = [(CONTENT_TYPE, HeaderValue::from_static("multipart/form-data"))].into_iter().collect();
-        for (headers, body, model) in [
-            (&json, r#"{"model":"m"}"#, Some("m")),
-            (&json, r#"{"input":"x","model":"m"}"#, Some("m")),
-            (&json, r#"{"model":"m","model":"n"}"#, None),
-            (&json, r#"{"model":7}"#, None),
-            (&json, r#"{"input":{"model":"m"}}"#, None),
-            (&json, "", None),
-            (&json, "[]", None),
-            (&form, r#"{"model":"m"}"#, None),
-        ] {
-            let found = model_of(headers, &Bytes::from_static(body.as_bytes()));
-            assert_eq!(found.as_ref().map(|found| found.0.as_str()), model, "{body}");
-        }
-    }
 }

@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 
 mod answers;
+mod azure;
 mod bad_input;
+mod bedrock;
 mod bounds;
 mod budgets;
 mod bytes;
@@ -18,6 +20,7 @@ mod holds;
 mod leaving;
 mod lockstep;
 mod operations;
+mod passthrough;
 mod plain_http;
 mod raw;
 mod restart;

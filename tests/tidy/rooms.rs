@@ -27,7 +27,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("gate", &["classify", "clock", "config", "ids"]),
     ("plan", &["clock", "config", "contract", "gate", "ids"]),
     ("attempt", &["classify", "clock", "config", "plan", "protocol"]),
-    ("upstream", &["classify", "config", "contract", "protocol"]),
+    ("upstream", &["classify", "clock", "config", "contract", "protocol"]),
     (
         "relay",
         &[

@@ -110,11 +110,7 @@ mod tests {
                 "https://bedrock-runtime.eu-west-1.amazonaws.com/openai/v1",
                 "https://bedrock-runtime.eu-west-1.amazonaws.com/openai/v1",
             ),
-            (
-                Bedrock,
-                "https://bedrock-mantle.eu-west-1.api.aws/v1/",
-                "https://bedrock-mantle.eu-west-1.api.aws/v1",
-            ),
+            (Bedrock, "https://bedrock-mantle.eu-west-1.api.aws/v1/", "https://bedrock-mantle.eu-west-1.api.aws/v1"),
             (Bedrock, "http://127.0.0.1:9/anthropic", "http://127.0.0.1:9/anthropic/v1"),
             (Bedrock, "http://127.0.0.1:9/anthropic/v1", "http://127.0.0.1:9/anthropic/v1"),
             (Bedrock, "http://127.0.0.1:9/openai/", "http://127.0.0.1:9/openai/v1"),

@@ -6,7 +6,9 @@ use super::{codes, parsed};
 use crate::protocol::Dialect;
 
 fn text(provider: &str, route: &str, workflow: &str) -> String {
-    format!("[provider.p]\n{provider}\n[route.r]\nprovider = \"p\"\n{route}\n[workflow.w]\nprimary = \"r\"\n{workflow}\n")
+    format!(
+        "[provider.p]\n{provider}\n[route.r]\nprovider = \"p\"\n{route}\n[workflow.w]\nprimary = \"r\"\n{workflow}\n"
+    )
 }
 
 fn settings(provider: &str) -> Result<Settings, Vec<Problem>> {
@@ -71,7 +73,10 @@ fn mistakes_by_kind() {
     for (provider, expected) in [
         ("kind = \"azure-openai\"".to_owned(), &["missing_key 1"][..]),
         ("kind = \"bedrock\"".to_owned(), &["missing_key 1"]),
-        ("kind = \"bedrock\"\nbase_url = \"https://bedrock-runtime.x.amazonaws.com\"".to_owned(), &["base_url_invalid 3"]),
+        (
+            "kind = \"bedrock\"\nbase_url = \"https://bedrock-runtime.x.amazonaws.com\"".to_owned(),
+            &["base_url_invalid 3"],
+        ),
         (with(AZURE, "entra_token = \"file:key.txt\""), &[]),
         (with(AZURE, "entra_token = \"file:key.txt\"\napi_key = \"env:KEY\""), &["credential_twice 4"]),
         (with(AZURE, "entra_token = \"env:KEY\""), &["secret_inline 4"]),

@@ -166,7 +166,8 @@ fn entra() -> RouteSettings {
     let mut provider = std::sync::Arc::into_inner(route.provider).unwrap();
     provider.api_key = None;
     let token = crate::config::secret::Secret::new("entra-token".into());
-    provider.entra_token = Some(std::sync::Arc::new(crate::config::token_file::TokenFile::new("nowhere".into(), token)));
+    provider.entra_token =
+        Some(std::sync::Arc::new(crate::config::token_file::TokenFile::new("nowhere".into(), token)));
     route.provider = std::sync::Arc::new(provider);
     route
 }
@@ -193,7 +194,12 @@ fn what_passes_through_goes_below_the_base() {
     .collect();
     let rows = [
         ("openai", OPENAI, "/v1/files/f%2Fg", "https://api.example.test/v1/files/f%2Fg?limit=2"),
-        ("openai-compatible", "http://127.0.0.1:1/api/v1", "/v1/embeddings", "http://127.0.0.1:1/api/v1/embeddings?limit=2"),
+        (
+            "openai-compatible",
+            "http://127.0.0.1:1/api/v1",
+            "/v1/embeddings",
+            "http://127.0.0.1:1/api/v1/embeddings?limit=2",
+        ),
         ("openai-compatible", "http://127.0.0.1:1", "/v1/embeddings", "http://127.0.0.1:1/embeddings?limit=2"),
         (
             "azure-openai",
