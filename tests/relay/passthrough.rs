@@ -1,6 +1,6 @@
 //! Paths that a workflow passes through: to its primary's provider, once, as they are, and back.
 
-use rubicon::mock::{Answer, MockProvider, Rule, chat_text};
+use rubicon::mock::{Answer, MockProvider, Rule, Script, chat_text};
 use rubicon::serve::Server;
 use serde_json::json;
 
@@ -325,6 +325,34 @@ async fn a_client_that_leaves_takes_its_call_with_it() {
     a.wait_for(|stats| stats.calls == 1).await;
     raw.reset();
     a.wait_for(|stats| stats.disconnects == 1).await;
+}
+
+#[tokio::test]
+async fn a_shutdown_ends_what_passes_when_its_grace_is_over() {
+    let a = MockProvider::start(
+        Script::default()
+            .rule(Rule::new("stream").path("/v1/files/stream").answer(Answer::sse().text("data: one\n\n").hang()))
+            .rule(Rule::new("silent").answer(Answer::new().hang())),
+    )
+    .await
+    .expect("a provider");
+    let relay = start(&setup(&a).server("shutdown_grace_ms = 100")).await;
+    let mut streamed = client(Http::One).get(url(&relay, "/v1/files/stream")).send().await.expect("a head");
+    assert!(streamed.chunk().await.expect("data").is_some());
+    let waiting = ["GET", "POST"].map(|method| {
+        let request = client(Http::One).request(method.parse().expect("a method"), url(&relay, "/v1/files"));
+        tokio::spawn(send(request))
+    });
+    a.wait_for(|stats| stats.calls == 3).await;
+    relay.shutdown().await;
+    assert!(!read(streamed).await.clean, "cut, not ended");
+    let [safe, unsafe_] = waiting;
+    let safe = safe.await.expect("an answer");
+    assert_eq!(code(&safe), (503, "shutting_down".to_owned()));
+    // It may have acted, so nobody is invited to send it again.
+    let answered = unsafe_.await.expect("an answer");
+    assert_eq!(code(&answered), (424, "shutting_down".to_owned()));
+    assert_eq!(answered.json()["rubicon"]["class"], "side_effect_uncertain");
 }
 
 #[tokio::test]
