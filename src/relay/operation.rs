@@ -336,7 +336,7 @@ impl Run {
             if let Some(value) = from.get(CONTENT_TYPE) {
                 headers.insert(CONTENT_TYPE, value.clone());
             }
-            if let Some(value) = from.get("x-request-id").or_else(|| from.get("request-id")) {
+            if let Some(value) = crate::upstream::request_id(from) {
                 headers.insert(HeaderName::from_static("rubicon-provider-request-id"), value.clone());
             }
             headers.insert(
@@ -382,7 +382,7 @@ impl Run {
             now: UnixMillis::now(),
         };
         let mut verdict = classify::classify(evidence, &context);
-        if let Some(key) = &self.route(candidate).provider.api_key {
+        if let Some(key) = self.route(candidate).provider.credential() {
             verdict.said.mask_exactly(key.expose());
         }
         verdict

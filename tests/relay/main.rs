@@ -4,7 +4,9 @@
 
 mod admin;
 mod answers;
+mod azure;
 mod bad_input;
+mod bedrock;
 mod bounds;
 mod budgets;
 mod bytes;
@@ -23,6 +25,7 @@ mod leaving;
 mod lockstep;
 mod operations;
 mod operators;
+mod passthrough;
 mod plain_http;
 mod raw;
 mod restart;

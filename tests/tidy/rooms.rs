@@ -30,7 +30,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("control", &["clock", "gate", "ids"]),
     ("attempt", &["classify", "clock", "config", "plan", "protocol"]),
     ("check", &["clock", "config", "ids", "plan"]),
-    ("upstream", &["classify", "config", "contract", "protocol"]),
+    ("upstream", &["classify", "clock", "config", "contract", "protocol"]),
     (
         "relay",
         &[
@@ -46,8 +46,19 @@ const ROOMS: &[(&str, &[&str])] = &[
     (
         "cli",
         &[
-            "attempt", "check", "clock", "config", "contract", "demo", "gate", "mock", "plan", "relay", "serve",
-            "telemetry", "upstream",
+            "attempt",
+            "check",
+            "clock",
+            "config",
+            "contract",
+            "demo",
+            "gate",
+            "mock",
+            "plan",
+            "relay",
+            "serve",
+            "telemetry",
+            "upstream",
         ],
     ),
 ];
