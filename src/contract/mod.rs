@@ -19,6 +19,8 @@ pub enum Endpoint {
     Messages,
     /// `POST /v1/messages/count_tokens`: costs nothing, never streams.
     CountTokens,
+    /// `POST /v1/responses`.
+    Responses,
 }
 
 impl Endpoint {
@@ -27,6 +29,7 @@ impl Endpoint {
         match self {
             Self::ChatCompletions => Dialect::ChatCompletions,
             Self::Messages | Self::CountTokens => Dialect::AnthropicMessages,
+            Self::Responses => Dialect::Responses,
         }
     }
 }

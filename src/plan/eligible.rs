@@ -200,7 +200,7 @@ fn pinned(q: &Question<'_>) -> Vec<Refusal> {
     if q.route.provider.account == q.workflow.primary.provider.account {
         return Vec::new();
     }
-    q.contract.facts.pins.iter().map(|field| Refusal::Pinned(field)).collect()
+    q.contract.facts.pin_fields().into_iter().map(Refusal::Pinned).collect()
 }
 
 #[cfg(test)]

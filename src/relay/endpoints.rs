@@ -120,5 +120,9 @@ pub async fn method_not_allowed(request: Request<axum::body::Body>) -> Answer {
 }
 
 fn dialect_of(path: &str) -> Dialect {
-    if path.starts_with("/v1/messages") { Dialect::AnthropicMessages } else { Dialect::ChatCompletions }
+    match path {
+        _ if path.starts_with("/v1/messages") => Dialect::AnthropicMessages,
+        _ if path.starts_with("/v1/responses") => Dialect::Responses,
+        _ => Dialect::ChatCompletions,
+    }
 }

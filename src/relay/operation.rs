@@ -23,7 +23,7 @@ use crate::config::settings::{RouteSettings, WorkflowSettings};
 use crate::contract::Contract;
 use crate::plan::{Plan, Role};
 use crate::protocol::Dialect;
-use crate::protocol::signal::Usage;
+use crate::protocol::signal::{Place, Usage};
 use crate::reply::Outward;
 
 use super::app::App;
@@ -443,7 +443,7 @@ impl Run {
         }
         if self.boundary.phase() == Phase::HeadSent {
             failure.rubicon.would_be_status = Some(failure.status);
-            return self.emit.emit(Out::Abort(self.dialect.error_frame(&failure))).await;
+            return self.emit.emit(Out::Abort(self.dialect.error_frame(&failure, &Place::default()))).await;
         }
         self.emit.emit(Out::Head(head)).await;
         self.emit.emit(Out::Data(body)).await;

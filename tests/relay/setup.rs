@@ -127,7 +127,7 @@ impl Setup {
                 );
             }
             text += &format!(
-                "[route.{}]\nprovider = \"{}\"\ndialects = [\"chat-completions\", \"anthropic-messages\"]\n\
+                "[route.{}]\nprovider = \"{}\"\ndialects = [\"chat-completions\", \"anthropic-messages\", \"responses\"]\n\
                  capabilities = [\"text\", \"tools\", \"reasoning\", \"mcp\", \"web_search\", \"beta:mcp-client-2025-04-04\"]\n\
                  verified = {{ on = 2026-01-01 }}\n{}",
                 route.name, route.provider, route.route_lines

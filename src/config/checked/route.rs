@@ -15,20 +15,23 @@ use super::{no_doubles, resolves};
 /// A day less one millisecond: from a day's start to its end.
 const TO_END_OF_DAY_MS: u64 = 86_400_000 - 1;
 
-/// The dialects a kind may be declared to speak. Gateways that speak Chat Completions often serve Messages beside it, and
-/// Anthropic serves Chat Completions beside Messages; OpenAI itself serves one.
+/// The dialects a kind may be declared to speak. Gateways that speak Chat Completions often serve Messages or Responses beside it,
+/// and Anthropic serves Chat Completions beside Messages; OpenAI itself serves its own two.
 fn speakable(kind: ProviderKind) -> &'static [Dialect] {
     match kind {
-        ProviderKind::OpenAi => &[Dialect::ChatCompletions],
-        ProviderKind::OpenAiCompatible | ProviderKind::Anthropic => &Dialect::ALL,
+        ProviderKind::OpenAi => &[Dialect::ChatCompletions, Dialect::Responses],
+        ProviderKind::OpenAiCompatible => &Dialect::ALL,
+        ProviderKind::Anthropic => &[Dialect::ChatCompletions, Dialect::AnthropicMessages],
     }
 }
 
-/// What a route speaks that says nothing: its kind's native dialect.
-fn native(kind: ProviderKind) -> Dialect {
+/// What a route speaks that says nothing: its kind's native dialects. Of compatible servers only Chat Completions: many have no
+/// Responses, or a part of it, and a route that is taken to speak it would be asked in a failover and answer 404.
+fn native(kind: ProviderKind) -> &'static [Dialect] {
     match kind {
-        ProviderKind::OpenAi | ProviderKind::OpenAiCompatible => Dialect::ChatCompletions,
-        ProviderKind::Anthropic => Dialect::AnthropicMessages,
+        ProviderKind::OpenAi => &[Dialect::ChatCompletions, Dialect::Responses],
+        ProviderKind::OpenAiCompatible => &[Dialect::ChatCompletions],
+        ProviderKind::Anthropic => &[Dialect::AnthropicMessages],
     }
 }
 
@@ -82,7 +85,7 @@ fn one(
 
 fn dialects(node: &Node, provider: &ProviderSettings, problems: &mut Problems<'_>) -> Vec<Dialect> {
     let spoken = speakable(provider.kind);
-    let Some(items) = node.items("dialects") else { return vec![native(provider.kind)] };
+    let Some(items) = node.items("dialects") else { return native(provider.kind).to_vec() };
     let key = node.key_of("dialects");
     no_doubles(items, &key, problems);
     if items.is_empty() {
