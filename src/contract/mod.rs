@@ -47,6 +47,8 @@ pub struct Contract {
     pub envelope: Envelope,
     /// Attempts that layers above already spent.
     pub attempts_used: u32,
+    /// The caller is an official SDK; its helpers decide in which form it can be kept waiting.
+    pub official_sdk: bool,
 }
 
 impl Contract {
@@ -64,7 +66,14 @@ impl Contract {
         if let Some(side_effects) = asked.side_effects {
             envelope.side_effects = envelope.side_effects.min(side_effects);
         }
-        Self { endpoint, facts, betas: asked.betas.clone(), envelope, attempts_used: asked.attempts_used }
+        Self {
+            endpoint,
+            facts,
+            betas: asked.betas.clone(),
+            envelope,
+            attempts_used: asked.attempts_used,
+            official_sdk: asked.official_sdk,
+        }
     }
 
     /// Every capability that the request uses, by name.

@@ -116,12 +116,13 @@ impl Dialect {
     }
 
     /// A keep-alive that clients of the dialect take without noticing. `ids` is true when the client asked for `id:` fields
-    /// (then openai-python needs a bare comment line without a blank line, STREAMS.md 2.1).
-    pub fn keepalive(self, ids: bool) -> Bytes {
+    /// (then openai-python needs a bare comment line without a blank line, STREAMS.md 2.1), `official_sdk` when it is one of the vendor's own
+    /// SDKs, whose helpers want to hear of a response before anything else.
+    pub fn keepalive(self, ids: bool, official_sdk: bool) -> Bytes {
         match self {
             Self::ChatCompletions => chat_completions::reply::keepalive(ids),
             Self::AnthropicMessages => anthropic_messages::reply::keepalive(),
-            Self::Responses => responses::reply::keepalive(),
+            Self::Responses => responses::reply::keepalive(official_sdk),
         }
     }
 }

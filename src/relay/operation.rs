@@ -270,7 +270,7 @@ impl Run {
                 head.headers.remove("rubicon-served-route");
                 self.emit.emit(Out::Head(head)).await;
             }
-            self.emit.emit(Out::Data(self.dialect.keepalive(false))).await;
+            self.emit.emit(Out::Data(self.dialect.keepalive(false, self.job.contract.official_sdk))).await;
         }
     }
 

@@ -122,6 +122,7 @@ async fn leaves(when: When, how: How, dialect: Dialect) {
             match when {
                 When::BeforeHead | When::Held => reached.await,
                 When::KeptAlive if dialect == Dialect::ChatCompletions => raw.read_until(": keep-alive").await,
+                When::KeptAlive if dialect == Dialect::Responses => raw.read_until("event: keepalive").await,
                 When::KeptAlive => raw.read_until("event: ping").await,
                 When::AfterOutput => raw.read_until("shown").await,
             }

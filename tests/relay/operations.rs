@@ -291,7 +291,8 @@ async fn stopped_after_output_the_stream_ends_with_a_frame_and_an_abort() {
             let answered = running.await.unwrap();
             assert!(!answered.clean && answered.text().contains("Hel"), "{}", answered.text());
             let frame = answered.last_event();
-            let rubicon = if dialect == CHAT { &frame["error"]["rubicon"] } else { &frame["rubicon"] };
+            let frame = if dialect == Dialect::Responses { &frame["response"] } else { &frame };
+            let rubicon = if dialect == MESSAGES { &frame["rubicon"] } else { &frame["error"]["rubicon"] };
             assert_eq!(
                 (&rubicon["status"], &rubicon["reason"], &rubicon["after"]),
                 (&json!("stopped"), &json!("stopped"), &json!(events)),

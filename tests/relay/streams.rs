@@ -10,6 +10,7 @@ use crate::harness::Recording;
 const NOT_STREAMS: &[(&str, &str)] = &[
     ("anthropic-error-first-01", "its only event is an error: an HTTP error, not a stream"),
     ("anthropic-legacy-complete-01", "the legacy /v1/complete format"),
+    ("openai-error-rate-limit-01", "its first event but lifecycle is an error: an HTTP error, not a stream"),
     ("ollama-native-ndjson-01", "newline-delimited JSON, no SSE"),
     ("openai-legacy-completions-01", "the legacy /v1/completions format"),
     ("tgi-error-first-01", "its only event is an error: an HTTP error, not a stream"),

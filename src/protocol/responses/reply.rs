@@ -74,9 +74,16 @@ pub fn error_frame(failure: &Outward, place: &Place) -> Bytes {
     Bytes::from(format!("event: error\ndata: {error}\n\nevent: response.failed\ndata: {failed}\n\n"))
 }
 
-/// OpenAI's own keep-alive, with the number that the first event will have: it takes none for itself (STREAMS.md 2.7), and typed
-/// SDKs want the member. A comment would not keep Codex, whose idle timer counts events.
-pub fn keepalive() -> Bytes {
+/// A keep-alive before the first event. It is OpenAI's own, with the number that the first event will have: it takes none for itself
+/// (STREAMS.md 2.7), and typed clients want the member. A comment would not keep Codex, whose idle timer counts events.
+///
+/// An official SDK gets a comment all the same: the `.stream()` helpers of openai-python and openai-node take a keep-alive in the
+/// middle of a stream, and raise at any event before `response.created` (`tests/clients`, stream-slow-start). They have no
+/// timer of their own between events, so a comment keeps what can cut them, the connection.
+pub fn keepalive(official_sdk: bool) -> Bytes {
+    if official_sdk {
+        return Bytes::from_static(b": keep-alive\n\n");
+    }
     Bytes::from_static(b"event: keepalive\ndata: {\"type\":\"keepalive\",\"sequence_number\":0}\n\n")
 }
 
@@ -193,7 +200,8 @@ mod tests {
             assert_eq!(fault.code.as_deref(), Some("rubicon_interrupted"));
         }
         assert!(fault::of_body(&error_body(&failure(Status::Unavailable, 424))).is_some());
-        let keepalive = std::str::from_utf8(&keepalive()).unwrap().to_owned();
+        assert_eq!(keepalive(true), ": keep-alive\n\n");
+        let keepalive = std::str::from_utf8(&keepalive(false)).unwrap().to_owned();
         let data =
             keepalive.strip_prefix("event: keepalive\ndata: ").and_then(|rest| rest.strip_suffix("\n\n")).unwrap();
         assert_eq!(Reader::new().read(b"keepalive", data.as_bytes()).show, Show::Ping);
