@@ -109,7 +109,7 @@ pub(super) const KEYS: &[Key] = &[
     key("route.model", Text, Absent("the request's own"), "The model's name sent upstream; azure-openai: the deployment's."),
     key("route.model_class", Text, NOT_STATED, "For `requires.model_classes`."),
     key("route.region", Text, NOT_STATED, "For `requires.regions`."),
-    key("route.dialects", Choices(&[Word("chat-completions", true), Word("anthropic-messages", true), Word("responses", false), Word("gemini", false)]), Absent("what the provider's kind speaks"), "Dialects it serves. bedrock: `anthropic-messages` where `base_url` ends in `/anthropic`, else `chat-completions`."),
+    key("route.dialects", Choices(&[Word("chat-completions", true), Word("anthropic-messages", true), Word("responses", true), Word("gemini", false)]), Absent("what the provider's kind speaks"), "Dialects it serves. bedrock: `anthropic-messages` where `base_url` ends in `/anthropic`, else `chat-completions`."),
     key("route.capabilities", Texts, NOT_STATED, "What it can do: `text`, `image`, `tools`, `json_schema`, `web_search`, `beta:<value>` … A failover route must state them."),
     int("route.context_tokens", 1, 1_000_000_000, "tokens", NOT_STATED, "Size of the context."),
     int("route.max_output_tokens", 1, 100_000_000, "tokens", Absent("4096"), "For cost estimates where the request has none."),

@@ -51,7 +51,7 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/v1/operations/{id}", get(endpoints::operation).delete(endpoints::stop))
         .route("/v1/operations/{id}/stream", any(endpoints::not_built))
         .route("/v1/operations/{id}/outcome", any(endpoints::not_built))
-        .route("/v1/responses", any(endpoints::not_built))
+        .route("/v1/responses", post(handler::responses))
         .route("/v1/responses/{*rest}", any(passthrough::or_not_built))
         .route("/v1beta/{*rest}", any(endpoints::not_built))
         .route("/v1/executions", any(endpoints::not_built))

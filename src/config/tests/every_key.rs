@@ -217,7 +217,7 @@ fn words_of_choices_that_are_not_built_are_refused_and_built_ones_accepted() {
         ("workflow.on_exhausted", "\"queue\"", false),
         ("workflow.on_exhausted", "\"degraded\"", false),
         ("route.dialects", "[\"chat-completions\"]", true),
-        ("route.dialects", "[\"chat-completions\", \"responses\"]", false),
+        ("route.dialects", "[\"chat-completions\", \"responses\"]", true),
         ("route.dialects", "[\"gemini\"]", false),
     ] {
         let (section, rest) = path.split_once('.').unwrap();
