@@ -98,7 +98,7 @@ fn load(args: &ServeArgs) -> Result<Loaded, ExitCode> {
     match config::load(&args.config, &super::environment, now) {
         Ok(loaded) => {
             super::complain(&loaded.warnings);
-            let mut findings = config::findings(&loaded, now);
+            let mut findings = crate::check::findings(&loaded, now);
             findings.retain(|finding| finding.severity != Severity::Info);
             super::complain(&findings);
             Ok(loaded)
