@@ -66,7 +66,7 @@ fn json(ok: bool, problems: &[Problem], out: &mut dyn Write) -> std::io::Result<
 
 fn human(file: &str, problems: &[Problem], out: &mut dyn Write) -> std::io::Result<()> {
     for problem in problems {
-        writeln!(out, "{}", super::line_of(problem))?;
+        writeln!(out, "{problem}")?;
     }
     let count = |severity| problems.iter().filter(|problem| problem.severity == severity).count();
     let (errors, warnings, notes) = (count(Severity::Error), count(Severity::Warning), count(Severity::Info));

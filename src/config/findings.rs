@@ -45,7 +45,7 @@ struct Report<'l> {
 impl Report<'_> {
     fn push(&mut self, severity: Severity, code: Code, key: String, message: impl Into<String>) {
         let (line, column) = self.places.of(&key);
-        let file = self.places.file.clone();
+        let file = self.places.file_of(&key).to_owned();
         self.list.push(Problem { severity, file, line, column, key, code, message: message.into() });
     }
 }
