@@ -27,14 +27,15 @@ impl Changes {
     }
 }
 
-/// What differs in `new`; what is kept from `old` (see [`keep_what_needs_a_restart`]) does not.
-pub fn changes(old: &Loaded, new: &Loaded) -> Changes {
-    let (before, after) = (printed(&old.settings), printed(&new.settings));
+/// What differs in `new` from the settings in force and their [`Loaded::secrets`]; what was kept of them (see
+/// [`keep_what_needs_a_restart`]) does not.
+pub fn changes(old: &Settings, old_secrets: Option<blake3::Hash>, new: &Loaded) -> Changes {
+    let (before, after) = (printed(old), printed(&new.settings));
     let changed = after.iter().filter(|(name, text)| before.get(*name) != Some(text)).map(|(name, _)| name);
     let gone = before.keys().filter(|name| !after.contains_key(*name));
     let mut names: Vec<String> = changed.chain(gone).cloned().collect();
     names.sort();
-    if old.secrets != new.secrets {
+    if old_secrets != new.secrets {
         names.push("secrets".to_owned());
     }
     if names.len() > NAMES_MAX {

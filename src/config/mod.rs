@@ -56,9 +56,9 @@ pub struct Loaded {
     pub settings: Settings,
     /// What is probably not meant.
     pub warnings: Vec<Problem>,
+    /// One hash of all secrets' values, to see that one changed; `None` where they did not come from [`load`].
+    pub secrets: Option<blake3::Hash>,
     places: Places,
-    /// Of all secrets' values; all alike where none came from [`load`].
-    secrets: Option<blake3::Hash>,
 }
 
 /// Where values outside the text come from.

@@ -1,5 +1,7 @@
 //! The composition root: builds every room, binds the listener, and takes it all down in numbered phases.
 
+mod cors;
+pub mod reload;
 pub mod run;
 
 use std::convert::Infallible;
@@ -78,6 +80,7 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/readyz", get(endpoints::readyz))
         .fallback(endpoints::not_found)
         .method_not_allowed_fallback(endpoints::method_not_allowed)
+        .layer(axum::middleware::from_fn_with_state(Arc::clone(&app), cors::answer))
         .with_state(app)
 }
 
@@ -89,13 +92,11 @@ impl Server {
     pub async fn start(settings: Settings) -> io::Result<Self> {
         let listener = TcpListener::bind(settings.server.listen).await?;
         let address = listener.local_addr()?;
-        let header_bytes = settings.server.max_header_bytes;
         let app = Arc::new(App::new(Arc::new(settings)).map_err(io::Error::other)?);
         let connections = TaskTracker::new();
         let (accepting, closing) = (CancellationToken::new(), CancellationToken::new());
         let acceptor = Acceptor {
             router: router(Arc::clone(&app)),
-            builder: builder(header_bytes),
             app: Arc::clone(&app),
             connections: connections.clone(),
             closing: closing.clone(),
@@ -169,7 +170,6 @@ fn builder(header_bytes: usize) -> auto::Builder<TokioExecutor> {
 
 struct Acceptor {
     router: Router,
-    builder: auto::Builder<TokioExecutor>,
     app: Arc<App>,
     connections: TaskTracker,
     closing: CancellationToken,
@@ -224,7 +224,8 @@ impl Acceptor {
                 response
             }
         });
-        let (builder, closing) = (self.builder.clone(), self.closing.clone());
+        let builder = builder(self.app.current().settings.server.max_header_bytes);
+        let closing = self.closing.clone();
         self.connections.spawn(async move {
             let connection = builder.serve_connection(io, service);
             let mut connection = std::pin::pin!(connection);

@@ -36,7 +36,7 @@ const ROOMS: &[(&str, &[&str])] = &[
         ],
     ),
     ("telemetry", &["config"]),
-    ("serve", &["config", "relay"]),
+    ("serve", &["clock", "config", "relay"]),
     ("mock", &["clock"]),
     ("demo", &["clock", "config", "mock", "serve", "wire"]),
     ("cli", &["clock", "config", "demo", "mock", "serve", "telemetry"]),

@@ -1,0 +1,52 @@
+//! What is known of the loads of the configuration: for operators and metrics. Written by whoever reloads, read by anybody.
+
+use serde::Serialize;
+
+use crate::clock::UnixMillis;
+
+/// Problems kept of a load that failed: enough to begin to mend it; the log has all.
+const PROBLEMS_KEPT: usize = 50;
+
+/// How the last loads went.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ReloadStatus {
+    /// 1 for the configuration of the start, one more for each that took its place.
+    pub generation: u64,
+    /// When the configuration in force was loaded; a later load that found nothing else counts.
+    pub loaded_at: UnixMillis,
+    /// Reloads of a good file, those that changed nothing included.
+    pub reloads: u64,
+    /// Reloads of a bad file.
+    pub failures: u64,
+    /// The last reload, where it failed: the file on the disk is not what is in force.
+    pub failed: Option<FailedReload>,
+    /// Keys whose new values wait for a restart.
+    pub needs_restart: Vec<String>,
+}
+
+/// A reload that changed nothing, because the file is bad.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FailedReload {
+    /// When.
+    pub at: UnixMillis,
+    /// `file:line: error: key: message [code]`, at most 50; no secret.
+    pub problems: Vec<String>,
+}
+
+impl ReloadStatus {
+    /// At the start.
+    pub(super) fn new(loaded_at: UnixMillis) -> Self {
+        Self { generation: 1, loaded_at, reloads: 0, failures: 0, failed: None, needs_restart: Vec::new() }
+    }
+
+    pub(super) fn loaded(&mut self, generation: u64, at: UnixMillis, needs_restart: Vec<String>) {
+        let reloads = self.reloads + 1;
+        *self = Self { generation, loaded_at: at, reloads, failures: self.failures, failed: None, needs_restart };
+    }
+
+    pub(super) fn failed(&mut self, at: UnixMillis, mut problems: Vec<String>) {
+        problems.truncate(PROBLEMS_KEPT);
+        self.failures += 1;
+        self.failed = Some(FailedReload { at, problems });
+    }
+}
