@@ -37,8 +37,7 @@ SIGHUP, or a changed file with --watch: the config and what it includes is loade
 secrets too (`env:` keeps the values of the start). A file with an error changes nothing: the log
 says what is wrong, line by line, and the old one serves on. A good one holds for new requests;
 what runs keeps what it began with. [server] listen, admin_listen and store, [log] and [telemetry]
-wait for a restart, and a warning names what was left. One config loaded again and again says that
-nothing changed.
+wait for a restart, and a warning names each key that differs.
 
 Exit codes: 0 shut down in order, 1 the config or the address cannot be used.";
 

@@ -50,3 +50,22 @@ impl ReloadStatus {
         self.failed = Some(FailedReload { at, problems });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_is_told_until_a_load_is_good() {
+        let mut status = ReloadStatus::new(UnixMillis(1));
+        status.failed(UnixMillis(2), (0..80).map(|at| format!("f:{at}: error")).collect());
+        let failed = status.failed.clone().unwrap();
+        assert_eq!((status.generation, status.loaded_at, status.failures), (1, UnixMillis(1), 1));
+        assert_eq!((failed.at, failed.problems.len()), (UnixMillis(2), PROBLEMS_KEPT));
+        status.loaded(2, UnixMillis(3), vec!["log.level".to_owned()]);
+        let json = serde_json::to_value(&status).unwrap();
+        let expected = serde_json::json!({ "generation": 2, "loaded_at": 3, "reloads": 1, "failures": 1, "failed": null,
+            "needs_restart": ["log.level"] });
+        assert_eq!(json, expected);
+    }
+}

@@ -49,7 +49,8 @@ pub(super) async fn answer(State(app): State<Arc<App>>, request: Request, next: 
     });
     let Some(origin) = named.filter(|_| !plain_options).cloned() else { return next.run(request).await };
     let mut cors = Cors::new(next)
-        .allow_origin(AllowOrigin::exact(origin))
+        // Not `exact`: the answer depends on who asks, and `Vary` must say so.
+        .allow_origin(AllowOrigin::predicate(move |asked, _| *asked == origin))
         .allow_methods([Method::GET, Method::POST, Method::DELETE])
         .allow_headers(AllowHeaders::mirror_request())
         .expose_headers(EXPOSED)

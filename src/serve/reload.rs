@@ -124,7 +124,10 @@ fn refuse(app: &App, problems: &[Problem]) {
     problems.iter().for_each(tell);
     let errors = problems.iter().filter(|problem| problem.severity == Severity::Error);
     let errors: Vec<String> = errors.map(ToString::to_string).collect();
-    tracing::error!(errors = errors.len(), "the configuration is not loaded: nothing changed, and the old one serves on");
+    tracing::error!(
+        errors = errors.len(),
+        "the configuration is not loaded: nothing changed, and the old one serves on"
+    );
     app.reload_failed(UnixMillis::now(), errors);
 }
 

@@ -43,11 +43,7 @@ impl Signals {
 ///
 /// # Errors
 /// When the listener can't be bound, or signals can't be heard.
-pub async fn run(
-    settings: Settings,
-    reload: Reload,
-    started: impl FnOnce(std::net::SocketAddr),
-) -> io::Result<Ended> {
+pub async fn run(settings: Settings, reload: Reload, started: impl FnOnce(std::net::SocketAddr)) -> io::Result<Ended> {
     // Heard from here on: one that comes before the relay listens would end the process.
     let (mut signals, hangups) = (Signals::listen()?, signal(SignalKind::hangup())?);
     let server = Server::start(settings).await?;

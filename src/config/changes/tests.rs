@@ -1,3 +1,5 @@
+//! What differs between two loads is named, what only a restart changes is kept, and no relay is opened by a reload.
+
 use super::super::tests::{BASE, parsed, with};
 use super::*;
 
