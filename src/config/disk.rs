@@ -27,6 +27,8 @@ struct Stamp {
     inode: u64,
     bytes: u64,
     modified: (i64, i64),
+    /// Also moved by another mode or owner, and by writers that set the time of writing themselves.
+    changed: (i64, i64),
 }
 
 impl Seen {
@@ -36,6 +38,7 @@ impl Seen {
             inode: data.ino(),
             bytes: data.size(),
             modified: (data.mtime(), data.mtime_nsec()),
+            changed: (data.ctime(), data.ctime_nsec()),
         });
         Self { path: path.to_owned(), was: stamp }
     }
