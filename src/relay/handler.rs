@@ -19,7 +19,6 @@ use crate::clock::{Instant, UnixMillis};
 use crate::config::settings::WorkflowSettings;
 use crate::contract::headers::{self, Asked};
 use crate::contract::{Contract, Endpoint};
-use crate::gate::AllOpen;
 use crate::ids::OperationId;
 use crate::plan::{self, World};
 use crate::protocol::Dialect;
@@ -172,9 +171,10 @@ async fn admit(app: Arc<App>, endpoint: Endpoint, request: Request<axum::body::B
     }
     let operation = register(&app, &caller, &workflow, &contract, id, asked.restart_of, admitted);
     let plan = {
+        let switches = app.control.switches();
         let world = World {
             approvals: &current.settings.approvals,
-            gate: &AllOpen,
+            gate: &*switches,
             now: UnixMillis::now(),
             at: admitted,
             draw: random_u64(),

@@ -2,6 +2,7 @@
 //! anew ([`super::reload`]).
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -38,17 +39,21 @@ impl Signals {
     }
 }
 
-/// Serves until SIGTERM or SIGINT, and loads anew as `reload` says; not during a shutdown. `started` is told the address once it
-/// listens.
+/// Serves until SIGTERM or SIGINT, and loads anew as `reload` says; not during a shutdown. `started` is told the addresses once it
+/// listens: the data plane's, and the admin side's if it is on.
 ///
 /// # Errors
 /// When the listener can't be bound, or signals can't be heard.
-pub async fn run(settings: Settings, reload: Reload, started: impl FnOnce(std::net::SocketAddr)) -> io::Result<Ended> {
+pub async fn run(
+    settings: Settings,
+    reload: Reload,
+    started: impl FnOnce(SocketAddr, Option<SocketAddr>),
+) -> io::Result<Ended> {
     // Heard from here on: one that comes before the relay listens would end the process.
     let (mut signals, hangups) = (Signals::listen()?, signal(SignalKind::hangup())?);
     let server = Server::start(settings).await?;
     tracing::info!(address = %server.address(), "listening");
-    started(server.address());
+    started(server.address(), server.admin_address());
     tokio::select! {
         () = signals.next() => {}
         () = reload.run(Arc::clone(server.app()), hangups) => signals.next().await,

@@ -2,12 +2,15 @@
 //! One binary, so that the workspace links once.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 
+mod admin;
 mod answers;
 mod bad_input;
 mod bounds;
 mod budgets;
 mod bytes;
 mod child;
+mod conditions;
+mod control_cli;
 mod cors;
 mod cuts;
 mod demo;
@@ -16,9 +19,11 @@ mod examples;
 mod failures;
 mod harness;
 mod holds;
+mod kill;
 mod leaving;
 mod lockstep;
 mod operations;
+mod operators;
 mod plain_http;
 mod raw;
 mod reload;

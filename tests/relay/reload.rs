@@ -10,6 +10,7 @@ use tokio::task::JoinSet;
 
 use crate::child::Running;
 use crate::harness::{Answered, Http, client, path, provider, read, request, send, two};
+use crate::operators::{ENV, OPERATORS, Who, change, get};
 use crate::setup::overloaded;
 
 const CHAT: Dialect = Dialect::ChatCompletions;
@@ -326,4 +327,39 @@ async fn a_watch_sees_swapped_links_included_files_and_secrets() {
     assert!(said.contains("\"changed\":\"workflow.most\""), "{said}");
     let (code, _) = relay.running.stop().await;
     assert_eq!(code, 0);
+}
+
+/// Operators see what became of a load; what they switched off stays off; and their own tokens are taken away by one.
+#[tokio::test]
+async fn operators_see_loads_and_their_switches_survive_them() {
+    let a = provider(Rule::new("a").answer(chat_text(&["a"]))).await;
+    let server = "admin_listen = \"127.0.0.1:0\"\nstore = \"memory\"";
+    let text = config(&a, server, "") + OPERATORS;
+    let relay = Relay::start(&[("rubicon.toml", &text)], &[], &ENV).await;
+    let said = relay.running.says("the admin side is on ", 1).await;
+    let base = said.split("the admin side is on ").nth(1).and_then(|rest| rest.lines().next()).expect("a URL");
+    let reason = serde_json::json!({ "reason": "INC-7" });
+    let killed = change(base, "/admin/v1/routes/main/kill", Who::Operator, "*", reason).await;
+    assert_eq!(killed.status, 200, "{}", killed.text());
+    assert_ne!(relay.answer(true).await.status, 200);
+
+    relay.reload(&text.replace("kind = ", "kimd = "), REFUSED, 1).await;
+    let seen = get(base, "/admin/v1/config", Who::Viewer).await.json();
+    assert_eq!((&seen["generation"], &seen["reload"]["failures"]), (&1.into(), &1.into()), "{seen}");
+    let problem = seen["reload"]["failed"]["problems"][0].as_str().expect("a line");
+    assert!(problem.contains("rubicon.toml:5: error: provider.p.kind: `kind` is required"), "{problem}");
+
+    // Without the last operator, with another model, and a log level that has to wait.
+    let less = text
+        .rsplit_once("[[operator]]")
+        .expect("an operator")
+        .0
+        .replace("provider = \"p\"", "provider = \"p\"\nmodel = \"m\"");
+    relay.reload(&(less + "[log]\nlevel = \"error\"\n"), TAKEN, 1).await;
+    let seen = get(base, "/admin/v1/config", Who::Viewer).await.json();
+    assert_eq!((&seen["generation"], &seen["reload"]["failed"]), (&2.into(), &serde_json::Value::Null), "{seen}");
+    assert_eq!(seen["reload"]["needs_restart"], serde_json::json!(["log.level"]));
+    assert_eq!(get(base, "/admin/v1/config", Who::Approver).await.status, 401);
+    assert_ne!(relay.answer(true).await.status, 200, "the route is still killed");
+    assert_eq!(a.calls(), 0);
 }

@@ -8,13 +8,15 @@ mod approval;
 mod origin;
 mod provider;
 mod route;
-mod secrets;
+pub(super) mod secrets;
 mod server;
 mod split;
 mod url;
 mod workflow;
 
 use std::collections::BTreeSet;
+
+pub(super) use admin::ADMIN_LISTEN;
 
 use super::Sources;
 use super::nearest;
