@@ -12,7 +12,7 @@ use super::super::problem::{Code, Problems};
 use super::super::settings::{
     BreakerSettings, FailoverLimits, Limits, Price, ProviderKind, ProviderSettings, RouteSettings, Timeouts, Verified,
 };
-use super::{no_doubles, resolves};
+use super::{digest, no_doubles, resolves};
 
 /// A day less one millisecond: from a day's start to its end.
 const TO_END_OF_DAY_MS: u64 = 86_400_000 - 1;
@@ -145,7 +145,7 @@ fn verified(table: &Node, problems: &mut Problems<'_>, now: UnixMillis) -> Optio
     if until.is_some_and(|until| until < on) {
         problems.error(Code::DatesReversed, table.at_of("until"), &table.key_of("until"), "lies before `on`");
     }
-    let (by, evidence, route_digest) = (table.owned("by"), table.owned("evidence"), table.owned("route_digest"));
+    let (by, evidence, route_digest) = (table.owned("by"), table.owned("evidence"), digest(table, problems));
     Some(Verified { on, until, by, evidence, route_digest })
 }
 
