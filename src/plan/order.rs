@@ -123,11 +123,11 @@ impl Asker<'_> {
                 Some(Closed::Killed) => seat.reasons.push(Refusal::Killed),
                 Some(Closed::Capacity) => seat.reasons.push(Refusal::Capacity),
                 Some(Closed::FailoverLimit) => seat.reasons.push(Refusal::FailoverLimit),
+                // The only one that could serve is asked, tripped or not.
+                Some(Closed::Tripped { .. }) if !is_elsewhere(index, seat.role) => {}
                 Some(Closed::Tripped { until }) => {
-                    if is_elsewhere(index, seat.role) {
-                        seat.reasons.push(Refusal::Tripped);
-                        ready_at = Some(ready_at.map_or(until, |earliest| earliest.min(until)));
-                    }
+                    seat.reasons.push(Refusal::Tripped);
+                    ready_at = Some(ready_at.map_or(until, |earliest| earliest.min(until)));
                 }
             }
         }

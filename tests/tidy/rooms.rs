@@ -40,7 +40,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ),
     ("telemetry", &["config"]),
     ("admin", &["clock", "config", "control", "ids", "relay"]),
-    ("serve", &["admin", "clock", "config", "relay"]),
+    ("serve", &["admin", "check", "clock", "config", "relay"]),
     ("mock", &["clock"]),
     ("demo", &["clock", "config", "mock", "serve", "wire"]),
     (
