@@ -21,13 +21,22 @@ fn dollars(price: Price, input: u64, cached: u64, output: u64) -> f64 {
         + million(output) * price.output
 }
 
+/// Output tokens of an attempt, estimated.
+fn output_tokens(route: &RouteSettings, facts: &RequestFacts) -> u64 {
+    let output = facts.max_output_tokens.or(route.max_output_tokens).unwrap_or(OUTPUT_TOKENS_ASSUMED);
+    // `n` choices are each generated up to the limit.
+    output.saturating_mul(u64::from(facts.choices.max(1)))
+}
+
+/// Input and output tokens of an attempt, estimated: what is counted against `tokens_per_minute` until the provider tells.
+pub fn tokens(route: &RouteSettings, facts: &RequestFacts) -> u64 {
+    (facts.text_bytes / BYTES_A_TOKEN).saturating_add(output_tokens(route, facts))
+}
+
 /// The estimate that is reserved before an attempt.
 pub fn estimate(route: &RouteSettings, facts: &RequestFacts) -> f64 {
     let Some(price) = route.price else { return 0.0 };
-    let output = facts.max_output_tokens.or(route.max_output_tokens).unwrap_or(OUTPUT_TOKENS_ASSUMED);
-    // `n` choices are each generated up to the limit.
-    let output = output.saturating_mul(u64::from(facts.choices.max(1)));
-    dollars(price, facts.text_bytes / BYTES_A_TOKEN, 0, output)
+    dollars(price, facts.text_bytes / BYTES_A_TOKEN, 0, output_tokens(route, facts))
 }
 
 /// What an attempt did cost, where its usage is known in full.

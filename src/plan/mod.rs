@@ -36,6 +36,8 @@ pub struct Candidate {
     pub route: Arc<RouteSettings>,
     /// Its role.
     pub role: Role,
+    /// There is no other route for this operation: a tripped breaker does not keep it out.
+    pub last_resort: bool,
 }
 
 /// Candidates in order, and the refused with their reasons.
@@ -66,7 +68,7 @@ pub struct World<'a> {
 pub fn plan(workflow: &WorkflowSettings, contract: &Contract, world: &World<'_>) -> Plan {
     let (approvals, now) = (world.approvals, world.now);
     let mut plan = Plan::default();
-    plan.candidates.push(Candidate { route: Arc::clone(&workflow.primary), role: Role::Primary });
+    plan.candidates.push(Candidate { route: Arc::clone(&workflow.primary), role: Role::Primary, last_resort: false });
     let others = workflow
         .equivalents
         .iter()
@@ -75,7 +77,7 @@ pub fn plan(workflow: &WorkflowSettings, contract: &Contract, world: &World<'_>)
     for (route, role) in others {
         let reasons = eligible::refusals(&eligible::Question { workflow, approvals, contract, route, role, now });
         if reasons.is_empty() {
-            plan.candidates.push(Candidate { route: Arc::clone(route), role });
+            plan.candidates.push(Candidate { route: Arc::clone(route), role, last_resort: false });
         } else {
             plan.refused.push((route.name.clone(), reasons));
         }

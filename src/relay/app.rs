@@ -5,14 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::config::settings::Settings;
+use crate::gate::Board;
 use crate::ids::RouteId;
 use crate::upstream::{Upstream, connect};
 
+use super::admission::Admission;
 use super::auth::Clients;
 use super::idempotency::Idempotency;
 use super::observe::Observations;
@@ -42,8 +43,10 @@ pub struct App {
     pub operations: Operations,
     /// Outcomes by idempotency key.
     pub idempotency: Idempotency,
-    /// `max_in_flight` permits, one a request until its last byte.
-    pub in_flight: Arc<Semaphore>,
+    /// Who may come in: `max_in_flight` requests, each until its last byte, and none while memory is short.
+    pub admission: Arc<Admission>,
+    /// Which routes are open now: switches, breakers, limits, the shared budgets. A reload changes its limits and keeps its state.
+    pub board: Board,
     /// Cancelled when the grace of a shutdown is over: streams end as interrupted.
     pub cut: CancellationToken,
     /// Tasks that outlive a request's connection (keyed answers, lingering closes); a shutdown waits for them.
@@ -58,20 +61,22 @@ impl App {
     /// When TLS can't be set up at all.
     pub fn new(settings: Arc<Settings>) -> Result<Self, String> {
         let tls = connect::tls_config()?;
-        let in_flight = settings.server.max_in_flight.min(Semaphore::MAX_PERMITS);
         let upstreams = settings
             .routes
             .values()
             .map(|route| (route.name.clone(), Upstream::new(&tls, route.timeouts.connect)))
             .collect();
         let clients = Clients::new(&settings);
+        let board = Board::default();
+        board.configure(settings.routes.values());
         Ok(Self {
             current: ArcSwap::from_pointee(Current { settings, upstreams, clients, generation: 1 }),
             tls,
             observed: Observations::default(),
             operations: Operations::default(),
             idempotency: Idempotency::default(),
-            in_flight: Arc::new(Semaphore::new(in_flight)),
+            admission: Arc::default(),
+            board,
             cut: CancellationToken::new(),
             tasks: TaskTracker::new(),
             draining: AtomicBool::new(false),
@@ -100,6 +105,7 @@ impl App {
             })
             .collect();
         let clients = Clients::new(&settings);
+        self.board.configure(settings.routes.values());
         let generation = old.generation + 1;
         self.current.store(Arc::new(Current { settings, upstreams, clients, generation }));
     }

@@ -12,20 +12,20 @@ use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
 use http::{HeaderMap, Request, StatusCode, Version};
 use http_body_util::BodyExt as _;
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::watch;
 use tokio::time::timeout_at;
 
 use crate::clock::{Instant, UnixMillis};
 use crate::config::settings::WorkflowSettings;
 use crate::contract::headers::{self, Asked};
 use crate::contract::{Contract, Endpoint};
-use crate::gate::AllOpen;
 use crate::ids::OperationId;
 use crate::plan::{self, World};
 use crate::protocol::Dialect;
 use crate::protocol::signal::Usage;
 use crate::reply::Outward;
 
+use super::admission::{Permit, Shed};
 use super::app::{App, random_id, random_u64};
 use super::auth::Caller;
 use super::client_body::{ClientBody, Limits, WholeBody};
@@ -125,9 +125,8 @@ async fn admit(app: Arc<App>, endpoint: Endpoint, request: Request<axum::body::B
         return Err(Refusal::new(431, "request_head_too_large", message));
     }
     let caller = current.clients.find(&parts.headers, &parts.uri).map_err(denied)?;
-    let permit = Arc::clone(&app.in_flight)
-        .try_acquire_owned()
-        .map_err(|_| Refusal::new(503, "overloaded", "The relay has as many requests as it may take."))?;
+    // Before the body is read: what is shed costs next to nothing. After the key: who has none learns nothing of the load.
+    let permit = app.admission.enter(current.settings.server.max_in_flight).map_err(shed)?;
     let asked = headers::read(&parts.headers)
         .map_err(|error| Refusal::new(400, error.code, format!("{error}.")).param(error.header))?;
     check_content(&parts.headers)?;
@@ -174,7 +173,7 @@ async fn admit(app: Arc<App>, endpoint: Endpoint, request: Request<axum::body::B
     let plan = {
         let world = World {
             approvals: &current.settings.approvals,
-            gate: &AllOpen,
+            gate: &app.board,
             now: UnixMillis::now(),
             at: admitted,
             draw: random_u64(),
@@ -243,6 +242,11 @@ async fn there(
 
 pub(super) fn denied(denied: super::auth::Denied) -> Refusal {
     Refusal::new(denied.status, denied.code, denied.message)
+}
+
+/// The one place where new work is shed.
+fn shed(why: Shed) -> Refusal {
+    Refusal::new(503, why.name(), why.message())
 }
 
 fn key_refusal(claimed: &Claimed) -> Refusal {
@@ -396,7 +400,7 @@ fn fingerprint(endpoint: Endpoint, workflow: &WorkflowSettings, body: &Bytes) ->
     *hasher.finalize().as_bytes()
 }
 
-fn register(
+pub(super) fn register(
     app: &App,
     caller: &Caller,
     workflow: &WorkflowSettings,
@@ -439,7 +443,7 @@ async fn respond(
     app: &App,
     mut driven: Driven,
     transport: Option<Transport>,
-    permit: OwnedSemaphorePermit,
+    permit: Permit,
     in_request: Option<InRequest>,
     limits: Limits,
 ) -> Answer {
@@ -492,7 +496,7 @@ async fn detached(
     app: &App,
     mut driven: Driven,
     sender: Arc<watch::Sender<Option<Arc<Stored>>>>,
-    permit: OwnedSemaphorePermit,
+    permit: Permit,
 ) -> Result<Answer, Refusal> {
     let mut receiver = sender.subscribe();
     app.tasks.spawn(async move {
@@ -516,7 +520,7 @@ async fn outcome(receiver: &mut watch::Receiver<Option<Arc<Stored>>>) -> Result<
 async fn joined(
     mut receiver: watch::Receiver<Option<Arc<Stored>>>,
     id: &OperationId,
-    permit: OwnedSemaphorePermit,
+    permit: Permit,
 ) -> Result<Answer, Refusal> {
     let _permit = permit;
     outcome(&mut receiver).await.map(|stored| replay(&stored, true)).map_err(|refusal| refusal.of(id))

@@ -3,9 +3,10 @@
 //! `handler.rs` takes the request in (`auth.rs`, limits, contract), `operation.rs` runs its attempts, `stream.rs` and `answer.rs` are
 //! one attempt each (streamed, whole; `read.rs` and `waits.rs` are what they read and wait with), `emit.rs` joins the driver to the
 //! response body (`endpoints.rs` is everything that generates nothing), `client_body.rs` writes that body and aborts it where it must, over `transport.rs` and `client_io.rs`, the
-//! client's connection. `report.rs` notes what happens, `outward.rs` says what a caller is told. `app.rs` holds what outlives a request: `operations.rs`,
-//! `idempotency.rs`, `observe.rs`.
+//! client's connection. `passage.rs` asks the gate before every attempt and tells it what came of it. `report.rs` notes what happens, `outward.rs` says what a caller is told. `app.rs` holds what outlives a request: `operations.rs`,
+//! `idempotency.rs`, `observe.rs`, `admission.rs` (who may come in; `memory.rs` measures for it).
 
+pub mod admission;
 pub mod answer;
 pub mod app;
 pub mod auth;
@@ -15,10 +16,12 @@ pub mod emit;
 pub mod endpoints;
 pub mod handler;
 pub mod idempotency;
+pub mod memory;
 pub mod observe;
 pub mod operation;
 pub mod operations;
 pub mod outward;
+mod passage;
 mod read;
 mod report;
 pub mod stream;

@@ -19,14 +19,14 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use tower_service::Service as _;
 
 use crate::config::settings::Settings;
 use crate::relay::app::App;
 use crate::relay::client_io::ClientIo;
 use crate::relay::transport::Transport;
-use crate::relay::{endpoints, handler};
+use crate::relay::{endpoints, handler, memory};
 
 /// After the grace limit, what was cut still has this long to bring its error frame out.
 const CUT_MAX: Duration = Duration::from_secs(6);
@@ -54,6 +54,8 @@ pub struct Server {
     accepting: CancellationToken,
     closing: CancellationToken,
     accept: JoinHandle<()>,
+    /// Ends with the server.
+    memory: AbortOnDropHandle<()>,
 }
 
 /// The routes of the data plane.
@@ -101,7 +103,8 @@ impl Server {
             closing: closing.clone(),
         };
         let accept = tokio::spawn(acceptor.run(listener, accepting.clone()));
-        Ok(Self { address, app, connections, accepting, closing, accept })
+        let memory = AbortOnDropHandle::new(tokio::spawn(memory::watch(Arc::clone(&app))));
+        Ok(Self { address, app, connections, accepting, closing, accept, memory })
     }
 
     /// Where it listens.
@@ -122,13 +125,13 @@ impl Server {
         self.app.drain();
         self.app.tasks.close();
         self.connections.close();
-        tracing::info!(in_flight = self.in_flight(), grace_ms = grace.as_millis(), "shutting down");
+        tracing::info!(in_flight = self.app.admission.in_flight(), grace_ms = grace.as_millis(), "shutting down");
         // 2
-        if timeout(grace, self.idle()).await.is_err() {
+        if timeout(grace, self.app.admission.idle()).await.is_err() {
             // 3
-            tracing::warn!(in_flight = self.in_flight(), "the grace limit is over: what still runs is interrupted");
+            tracing::warn!(in_flight = self.app.admission.in_flight(), "the grace limit is over: what still runs is interrupted");
             self.app.cut.cancel();
-            let _ = timeout(CUT_MAX, self.idle()).await;
+            let _ = timeout(CUT_MAX, self.app.admission.idle()).await;
         }
         // 4
         self.closing.cancel();
@@ -136,18 +139,10 @@ impl Server {
         let _ = timeout(CLOSE_MAX, async { tokio::join!(self.connections.wait(), self.app.tasks.wait()) }).await;
         // 5
         let _ = self.accept.await;
+        self.memory.abort();
         tracing::info!(left = self.connections.len(), "stopped");
     }
 
-    fn in_flight(&self) -> usize {
-        self.app.current().settings.server.max_in_flight.saturating_sub(self.app.in_flight.available_permits())
-    }
-
-    /// Waits until no request is in flight: all permits are back.
-    async fn idle(&self) {
-        let all = u32::try_from(self.app.current().settings.server.max_in_flight).unwrap_or(u32::MAX);
-        let _ = self.app.in_flight.acquire_many(all).await;
-    }
 }
 
 fn builder(header_bytes: usize) -> auto::Builder<TokioExecutor> {

@@ -26,7 +26,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("contract", &["config", "ids", "protocol"]),
     ("gate", &["classify", "clock", "config", "ids"]),
     ("plan", &["clock", "config", "contract", "gate", "ids"]),
-    ("attempt", &["classify", "clock", "config", "plan", "protocol"]),
+    ("attempt", &["classify", "clock", "config", "ids", "plan", "protocol"]),
     ("upstream", &["classify", "config", "contract", "protocol"]),
     (
         "relay",
