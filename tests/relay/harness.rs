@@ -64,6 +64,15 @@ pub(crate) fn two(a: &MockProvider, b: &MockProvider, workflow: &str) -> String 
     )
 }
 
+/// The same configuration without breakers and with a shared budget that is never spent: for promises about one operation, of which
+/// hundreds fail one after another on one relay.
+pub(crate) fn undaunted(text: &str) -> String {
+    let text = text.replace("]\nprovider = ", "]\nbreaker = { failures = 0 }\nprovider = ");
+    let retry = "[server]\nretry = { min_per_second = 1000000 }\n";
+    let text = text.replace("[server]\n", retry);
+    if text.contains("[server]") { text } else { format!("{retry}listen = \"127.0.0.1:0\"\n{text}") }
+}
+
 /// The path of a dialect's streaming call.
 pub(crate) fn path(dialect: Dialect) -> &'static str {
     match dialect {

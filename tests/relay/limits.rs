@@ -137,7 +137,8 @@ async fn tokens_are_estimated_until_told() {
     let body = |stream| request(CHAT, stream).replace("\"stream\"", "\"max_tokens\":5000,\"stream\"");
     // A stream that tells no usage counts as its estimate; a whole answer tells it.
     for (stream, second) in [(true, 429), (false, 200)] {
-        let answer = if stream { chat_text(&["from a"]) } else { chat_whole_text("from a") };
+        let untold = Answer::sse().step(chat::delta("from a")).step(chat::finish("stop")).step(chat::done());
+        let answer = if stream { untold } else { chat_whole_text("from a") };
         let a = always(answer).await;
         let setup = Setup::primary(a.base_url()).with_route("limits = { tokens_per_minute = 6000 }");
         let relay = relay(&setup.text()).await;

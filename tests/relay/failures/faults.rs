@@ -10,7 +10,7 @@ use serde_json::json;
 use super::{
     Then, ask, assert_interrupted, assert_recovered, assert_refused, auto, begun, between, by_model, direct, then,
 };
-use crate::harness::{Http, client, path, post, provider, relay, request};
+use crate::harness::{Http, client, path, post, provider, relay, request, undaunted};
 use crate::setup::{Setup, always, error, overloaded, refused_base};
 
 const CHAT: Dialect = Dialect::ChatCompletions;
@@ -210,7 +210,7 @@ async fn every_fault_before_the_boundary() {
             .equivalent("b", &b)
             .server("max_event_bytes = 65536")
             .failover("enabled = true, wait_first_ms = 0");
-        let relay = relay(&setup.text()).await;
+        let relay = relay(&undaunted(&setup.text())).await;
         let client = client(Http::One);
         for (name, (what, kind, _, class)) in named() {
             for stream in [true, false] {
