@@ -27,7 +27,8 @@ pub const KILLED_HINT: Duration = Duration::from_secs(10);
 #[derive(Debug, Default)]
 pub struct Board {
     routes: ArcSwap<BTreeMap<RouteId, Arc<Mutex<Route>>>>,
-    switches: ArcSwap<Switches>,
+    /// The control store's own: one truth, in force for every attempt that begins from now on.
+    switches: Arc<ArcSwap<Switches>>,
 }
 
 /// What is known of one route. The limits are those of the configuration in force: the plan asks by name.
@@ -74,6 +75,11 @@ pub struct RouteView {
 }
 
 impl Board {
+    /// A board without routes that reads these switches.
+    pub fn new(switches: Arc<ArcSwap<Switches>>) -> Self {
+        Self { routes: ArcSwap::default(), switches }
+    }
+
     /// Takes the routes of a configuration: known ones keep their state and get the new limits, others are forgotten (what still
     /// runs there holds its own).
     pub fn configure<'a>(&self, routes: impl IntoIterator<Item = &'a Arc<RouteSettings>>) {
@@ -87,12 +93,7 @@ impl Board {
         self.routes.store(Arc::new(next));
     }
 
-    /// What is switched off.
-    pub fn switches(&self) -> Arc<Switches> {
-        self.switches.load_full()
-    }
-
-    /// Puts other switches in force, for every attempt that begins from now on.
+    /// Puts other switches in force, until the store that they are shared with says otherwise.
     pub fn set_switches(&self, switches: Switches) {
         self.switches.store(Arc::new(switches));
     }
@@ -208,8 +209,7 @@ impl Gate for Board {
     }
 
     fn failover_off(&self, workflow: &WorkflowId) -> bool {
-        let switches = self.switches.load();
-        switches.failover_off.is_some() || switches.workflow_failover_off.contains_key(workflow)
+        Gate::failover_off(&**self.switches.load(), workflow)
     }
 }
 

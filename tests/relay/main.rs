@@ -2,6 +2,7 @@
 //! One binary, so that the workspace links once.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 
+mod admin;
 mod answers;
 mod bad_input;
 mod bounds;
@@ -9,6 +10,8 @@ mod breaker;
 mod budgets;
 mod bytes;
 mod child;
+mod conditions;
+mod control_cli;
 mod cuts;
 mod demo;
 mod endings;
@@ -16,10 +19,12 @@ mod examples;
 mod failures;
 mod harness;
 mod holds;
+mod kill;
 mod leaving;
 mod limits;
 mod lockstep;
 mod operations;
+mod operators;
 mod outage;
 mod plain_http;
 mod raw;

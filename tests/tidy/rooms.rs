@@ -26,20 +26,23 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("contract", &["config", "ids", "protocol"]),
     ("gate", &["classify", "clock", "config", "ids"]),
     ("plan", &["clock", "config", "contract", "gate", "ids"]),
+    // Switches and journal: the gate's words, a file of its own; it knows neither requests nor configuration.
+    ("control", &["clock", "gate", "ids"]),
     ("attempt", &["classify", "clock", "config", "ids", "plan", "protocol"]),
     ("upstream", &["classify", "config", "contract", "protocol"]),
     (
         "relay",
         &[
-            "attempt", "boundary", "classify", "clock", "config", "contract", "gate", "ids", "plan", "protocol",
-            "reply", "upstream", "wire",
+            "attempt", "boundary", "classify", "clock", "config", "contract", "control", "gate", "ids", "plan",
+            "protocol", "reply", "upstream", "wire",
         ],
     ),
     ("telemetry", &["config"]),
-    ("serve", &["config", "relay"]),
+    ("admin", &["clock", "config", "control", "ids", "relay"]),
+    ("serve", &["admin", "config", "relay"]),
     ("mock", &["clock"]),
     ("demo", &["clock", "config", "mock", "serve", "wire"]),
-    ("cli", &["clock", "config", "demo", "mock", "serve", "telemetry"]),
+    ("cli", &["clock", "config", "demo", "mock", "relay", "serve", "telemetry", "upstream"]),
 ];
 
 /// What names a runtime, a socket, a file, a process, a clock reading, a random source or a log.
