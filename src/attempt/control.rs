@@ -279,7 +279,9 @@ pub fn cut_at(
 ) -> Instant {
     let fallback = plan.candidates.iter().enumerate().find(|(index, other)| {
         // Silence is `transport_transient`: alternates are not for it.
-        *index != candidate && other.role != Role::Alternate && tried.get(*index).is_none_or(|t| t.attempts == 0 && !t.shut)
+        *index != candidate
+            && other.role != Role::Alternate
+            && tried.get(*index).is_none_or(|t| t.attempts == 0 && !t.shut)
     });
     match fallback {
         Some((index, _)) if budget.attempts_left() => {

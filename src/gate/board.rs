@@ -86,7 +86,8 @@ impl Board {
         let known = self.routes.load_full();
         let mut next = BTreeMap::new();
         for settings in routes {
-            let entry = known.get(&settings.name).cloned().unwrap_or_else(|| Arc::new(Mutex::new(Route::new(settings))));
+            let entry =
+                known.get(&settings.name).cloned().unwrap_or_else(|| Arc::new(Mutex::new(Route::new(settings))));
             lock(&entry).set(settings);
             next.insert(settings.name.clone(), entry);
         }
@@ -124,13 +125,7 @@ impl Board {
             let ticket = ticket.map_err(|until| Closed::Tripped { until })?;
             (ticket, route.used.take(want, now))
         };
-        Ok(Pass {
-            entry,
-            breaker: asking.route.breaker,
-            ticket: Some(ticket),
-            recovery: asking.recovery,
-            counted,
-        })
+        Ok(Pass { entry, breaker: asking.route.breaker, ticket: Some(ticket), recovery: asking.recovery, counted })
     }
 
     /// How long the route stays closed as far as is known; `None`: it is open.

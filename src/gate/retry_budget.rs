@@ -55,7 +55,11 @@ impl RetryBudget {
     fn most(&mut self, share: &RetryShare, now: Instant) -> u64 {
         #[allow(clippy::cast_precision_loss, reason = "operations of ten seconds are far below 2^53")]
         let operations = self.operations.within_span(now) as f64;
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates, and neither is negative")]
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "saturates, and neither is negative"
+        )]
         let by_share = (share.share.max(0.0) * operations) as u64;
         by_share.max(u64::from(share.min_per_second).saturating_mul(SPAN.as_secs()))
     }

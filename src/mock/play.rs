@@ -97,14 +97,14 @@ async fn peer_left(mut read: ReadHalf<'_>, unread: &mut BytesMut) {
 
 impl Player<'_> {
     async fn whole(&mut self, steps: &[Step]) -> Ending {
-        let played = match self.to_the_last(steps).await {
+        let played = match self.all_steps(steps).await {
             Ok(()) => self.end().await,
             Err(ending) => Err(ending),
         };
         played.err().unwrap_or(if self.close_after { Ending::Close } else { Ending::KeepAlive })
     }
 
-    async fn to_the_last(&mut self, steps: &[Step]) -> Result<(), Ending> {
+    async fn all_steps(&mut self, steps: &[Step]) -> Result<(), Ending> {
         let Some((last, before)) = steps.split_last() else { return Ok(()) };
         self.steps(before).await?;
         if !matches!(last, Step::Hang | Step::Gate(_) | Step::DelayMs(_)) {

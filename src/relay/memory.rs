@@ -124,9 +124,17 @@ mod tests {
                 ],
                 Some(2 * GIB),
             ),
-            ("version 1", &[MEMINFO, v1, ("/sys/fs/cgroup/memory/docker/x/memory.limit_in_bytes", "1073741824")], Some(GIB)),
+            (
+                "version 1",
+                &[MEMINFO, v1, ("/sys/fs/cgroup/memory/docker/x/memory.limit_in_bytes", "1073741824")],
+                Some(GIB),
+            ),
             ("version 1 without a limit", &[MEMINFO, v1, none], Some(16 * GIB)),
-            ("a limit above the machine", &[MEMINFO, v2, ("/sys/fs/cgroup/memory.max", "99999999999999")], Some(16 * GIB)),
+            (
+                "a limit above the machine",
+                &[MEMINFO, v2, ("/sys/fs/cgroup/memory.max", "99999999999999")],
+                Some(16 * GIB),
+            ),
             ("a group only", &[v2, ("/sys/fs/cgroup/memory.max", "1073741824")], Some(GIB)),
             ("nothing", &[], None),
             ("nonsense", &[("/proc/meminfo", "MemTotal: many kB\n"), ("/proc/self/cgroup", "x\n0:\n")], None),
@@ -148,13 +156,9 @@ mod tests {
 
     #[test]
     fn it_is_shed_over_the_limit_and_taken_again_clearly_under_it() {
-        for (was, resident, now) in [
-            (false, 1000, false),
-            (false, 1001, true),
-            (true, 1000, true),
-            (true, 951, true),
-            (true, 950, false),
-        ] {
+        for (was, resident, now) in
+            [(false, 1000, false), (false, 1001, true), (true, 1000, true), (true, 951, true), (true, 950, false)]
+        {
             assert_eq!(is_short(was, resident, 1000), now, "{was} {resident}");
         }
     }

@@ -129,7 +129,10 @@ impl Server {
         // 2
         if timeout(grace, self.app.admission.idle()).await.is_err() {
             // 3
-            tracing::warn!(in_flight = self.app.admission.in_flight(), "the grace limit is over: what still runs is interrupted");
+            tracing::warn!(
+                in_flight = self.app.admission.in_flight(),
+                "the grace limit is over: what still runs is interrupted"
+            );
             self.app.cut.cancel();
             let _ = timeout(CUT_MAX, self.app.admission.idle()).await;
         }
@@ -144,7 +147,6 @@ impl Server {
         self.memory.abort();
         tracing::info!(left = self.connections.len(), "stopped");
     }
-
 }
 
 /// Binds, and says which address it was that did not work.

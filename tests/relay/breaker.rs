@@ -83,8 +83,7 @@ async fn one_probe_brings_it_back() {
 #[tokio::test]
 async fn a_probe_whose_client_leaves_is_given_back() {
     let hang = Answer::sse().step(chat::role()).hang();
-    let (a, b) =
-        (provider(failing(1, &[hang, chat_text(&["from a"])])).await, always(chat_text(&["from b"])).await);
+    let (a, b) = (provider(failing(1, &[hang, chat_text(&["from a"])])).await, always(chat_text(&["from b"])).await);
     let relay = two(&a, &b, "failures = 1, cooldown_ms = 1").await;
     assert_from(&ask(&relay).await, "b", "equivalent_failover", "2");
     tokio::time::sleep(Duration::from_millis(5)).await;

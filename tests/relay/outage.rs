@@ -11,7 +11,7 @@ use rubicon::protocol::Dialect;
 use rubicon::serve::Server;
 use tokio::time::timeout;
 
-use crate::harness::{Answered, Http, PATIENCE, client, path, post, provider, relay, request};
+use crate::harness::{Answered, Http, PATIENCE, client, path, post, provider, relay, request, send, url};
 use crate::setup::{Setup, overloaded};
 
 const CHAT: Dialect = Dialect::ChatCompletions;
@@ -42,8 +42,10 @@ struct Sums {
     served: usize,
     refused: usize,
     attempts: u64,
-    /// Of those that were refused without a call, milliseconds.
+    /// Of those that were refused without a call, milliseconds as the client saw them (of 500 at once, on this machine).
     shed_ms: Vec<u128>,
+    /// The same operations.
+    shed: Vec<String>,
 }
 
 impl Sums {
@@ -61,17 +63,31 @@ impl Sums {
         let reason = json["rubicon"]["reason"].as_str().expect("a reason");
         let status = if attempts == 0 { 503 } else { 424 };
         assert_eq!(answered.status, status, "{json}");
-        assert!(
-            matches!(reason, "no_eligible_fallback" | "retry_budget_exhausted" | "attempts_exhausted"),
-            "{json}"
-        );
+        assert!(matches!(reason, "no_eligible_fallback" | "retry_budget_exhausted" | "attempts_exhausted"), "{json}");
         assert_eq!(json["rubicon"]["retryable"], true, "{json}");
         let wait: u64 = answered.header("retry-after").parse().unwrap_or_else(|_| panic!("when to come again: {json}"));
         assert!(wait >= 1, "{json}");
         if attempts == 0 {
             self.shed_ms.push(took.as_millis());
+            self.shed.push(answered.header("rubicon-operation-id").to_owned());
         }
     }
+}
+
+/// The longest that any of the last hundred shed operations took, from its admission to its end, by the relay's own record.
+async fn longest_ms(relay: &Server, client: &reqwest::Client, shed: &[String]) -> u64 {
+    let mut longest = 0;
+    for id in shed.iter().rev().take(100) {
+        let known = send(client.get(url(relay, &format!("/v1/operations/{id}")))).await.json();
+        assert_eq!(
+            (&known["state"], known["attempts"].as_array().map(Vec::len)),
+            (&"failed".into(), Some(0)),
+            "{known}"
+        );
+        let time = |name: &str| known[name].as_u64().expect("a time");
+        longest = longest.max(time("ended_at").saturating_sub(time("created_at")));
+    }
+    longest
 }
 
 fn breaker(relay: &Server) -> BreakerState {
@@ -143,8 +159,10 @@ async fn outage(outage: Outage) {
     sums.shed_ms.sort_unstable();
     let p99 = sums.shed_ms[sums.shed_ms.len() * 99 / 100];
     // With --nocapture; a slow machine is no failure (that a refusal waits for nothing is `relay::passage`'s test).
+    let longest = longest_ms(&relay, &clients[0], &sums.shed).await;
     println!(
-        "{outage:?}: {requests} requests, {} attempts, {} served, {} refused, {} of them without a call (p99 {p99} ms)",
+        "{outage:?}: {requests} requests, {} attempts, {} served, {} refused, {} of them without a call \
+         (p99 {p99} ms at the client, {longest} ms at most in the relay)",
         sums.attempts,
         sums.served,
         sums.refused,

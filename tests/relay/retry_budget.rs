@@ -36,7 +36,8 @@ fn assert_spent(answered: &Answered, attempts: u32) {
 async fn without_a_budget_there_is_one_attempt() {
     for dialect in DIALECTS {
         let (a, b) = (always(overloaded()).await, always(chat_text(&["from b"])).await);
-        let setup = Setup::primary(a.base_url()).equivalent("b", &b).server("retry = { share = 0, min_per_second = 0 }");
+        let setup =
+            Setup::primary(a.base_url()).equivalent("b", &b).server("retry = { share = 0, min_per_second = 0 }");
         let relay = relay(&setup.text()).await;
         for calls in 1..=3 {
             assert_spent(&ask(&relay, dialect).await, 1);

@@ -173,9 +173,10 @@ async fn nothing_that_is_logged_or_answered_tells_what_it_must_not() {
         let (a, b) = (stub(false).await, stub(true).await);
         let keyed = "api_key = \"env:UPSTREAM\"\nterminal";
         // Its provider fails more often than a breaker would stand.
-        let text = two(&a, &b, "").replace("terminal", keyed).replace("verified", "breaker = { failures = 0 }\nverified")
-            + "[[client]]\nname = \"c\"\nkeys = [\"env:CLIENT\"]\nworkflows = [\"default\"]\n"
-            + &format!("[log]\nformat = \"{format}\"\nlevel = \"{level}\"\n");
+        let text =
+            two(&a, &b, "").replace("terminal", keyed).replace("verified", "breaker = { failures = 0 }\nverified")
+                + "[[client]]\nname = \"c\"\nkeys = [\"env:CLIENT\"]\nworkflows = [\"default\"]\n"
+                + &format!("[log]\nformat = \"{format}\"\nlevel = \"{level}\"\n");
         let env =
             [("UPSTREAM", PROVIDER_KEY), ("CLIENT", CLIENT_KEY), ("RUST_LOG", "trace"), ("RUST_BACKTRACE", "full")];
         let relay = Serving::start("max_body_bytes = 1000000\nretry = { min_per_second = 1000000 }", &text, &env).await;

@@ -58,8 +58,11 @@ fn route(name: &str, provider: &str) -> Arc<RouteSettings> {
 }
 
 fn plan(routes: &[(&str, &str, Role)]) -> Plan {
-    let candidates =
-        routes.iter().map(|(name, provider, role)| Candidate { route: route(name, provider), role: *role, last_resort: false });
+    let candidates = routes.iter().map(|(name, provider, role)| Candidate {
+        route: route(name, provider),
+        role: *role,
+        last_resort: false,
+    });
     Plan { candidates: candidates.collect(), refused: Vec::new() }
 }
 

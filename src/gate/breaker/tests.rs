@@ -32,8 +32,7 @@ fn failures_in_a_row_trip_it_and_one_success_between_them_does_not() {
     let mut breaker = Breaker::default();
     for outcome in [false, false, true, false, false, true, false, false] {
         let ticket = breaker.admit(&SETTINGS, false, now).expect("healthy");
-        let change =
-            if outcome { breaker.succeeded(ticket) } else { breaker.failed(ticket, &SETTINGS, None, now) };
+        let change = if outcome { breaker.succeeded(ticket) } else { breaker.failed(ticket, &SETTINGS, None, now) };
         assert_eq!(change, None);
     }
     assert_eq!((breaker.state(), breaker.failures()), (BreakerState::Healthy, 2));
@@ -160,12 +159,7 @@ fn every_class_says_something_or_nothing() {
     let fails: Vec<_> = Class::ALL.into_iter().filter(|class| sign(*class) == Sign::Fails).collect();
     assert_eq!(
         fails,
-        [
-            Class::TransportTransient,
-            Class::RateLimited,
-            Class::ProviderOverloaded,
-            Class::ProviderServerError
-        ]
+        [Class::TransportTransient, Class::RateLimited, Class::ProviderOverloaded, Class::ProviderServerError]
     );
     assert_eq!(sign(Class::InvalidRequest), Sign::Lives);
     assert_eq!(sign(Class::ModelUnavailable), Sign::Nothing);

@@ -47,8 +47,7 @@ fn driven(app: &Arc<App>) -> Driven {
     let now = Instant::now();
     let id = OperationId::from_random(7);
     let operation = register(app, &caller, &workflow, &contract, id, None, now);
-    let world =
-        World { approvals: &current.settings.approvals, gate: &app.board, now: TODAY, at: now, draw: 0 };
+    let world = World { approvals: &current.settings.approvals, gate: &app.board, now: TODAY, at: now, draw: 0 };
     let plan = plan(&workflow, &contract, &world);
     let job = Job {
         app: Arc::clone(app),
@@ -109,7 +108,15 @@ async fn what_no_route_takes_is_shed_at_once() {
         (capacity, failover, 429),
         (capacity, capacity, 429),
     ] {
-        let lines = |why| if why == capacity { ONE } else if why == failover { ONE_MORE } else { "" };
+        let lines = |why| {
+            if why == capacity {
+                ONE
+            } else if why == failover {
+                ONE_MORE
+            } else {
+                ""
+            }
+        };
         let app = app(lines(why_a), lines(why_b));
         let mut held = Vec::new();
         let both = [("a", why_a), ("b", why_b)];
