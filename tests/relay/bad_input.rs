@@ -17,7 +17,7 @@ use crate::raw::{Raw, message};
 
 const CHAT: Dialect = Dialect::ChatCompletions;
 const ANTHROPIC: Dialect = Dialect::AnthropicMessages;
-const DIALECTS: [Dialect; 2] = [CHAT, ANTHROPIC];
+const DIALECTS: [Dialect; 3] = Dialect::ALL;
 
 /// Two workflows, three clients: one for both workflows, one for the second, one for none.
 async fn keyed(stub: &MockProvider) -> Server {
