@@ -4,7 +4,7 @@
 pub use tokio::time::Instant;
 
 /// Wall time in milliseconds since 1970-01-01T00:00:00Z.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub struct UnixMillis(pub u64);
 
 impl UnixMillis {
@@ -13,5 +13,12 @@ impl UnixMillis {
     pub fn now() -> Self {
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         Self(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    /// The UTC day as TOML writes it; 1970's first where it is out of the calendar.
+    pub fn day(self) -> String {
+        let millis = i64::try_from(self.0).unwrap_or(0);
+        let timestamp = jiff::Timestamp::from_millisecond(millis).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
+        jiff::tz::Offset::UTC.to_datetime(timestamp).date().to_string()
     }
 }

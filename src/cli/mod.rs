@@ -7,8 +7,12 @@
 
 pub mod check;
 pub mod demo;
+pub mod explain;
+pub mod failover;
 pub mod init;
 pub mod mock;
+pub mod operator;
+pub mod route;
 pub mod serve;
 
 use std::io::Write as _;
@@ -29,6 +33,7 @@ To begin:
   rubicon demo                     see what it does, with no config and no keys
   rubicon init                     write rubicon.toml (--failover: with a second provider)
   rubicon check                    what is wrong with it, line by line
+  rubicon explain                  which routes would serve a request, and why not the others
   rubicon serve                    run it; point an SDK's base_url at http://127.0.0.1:8080/v1
 
 Exit codes: 0 ok, 1 found a problem, 2 wrong usage.";
@@ -49,7 +54,10 @@ pub struct Cli {
 pub enum Command {
     Init(init::InitArgs),
     Check(check::CheckArgs),
+    Explain(explain::ExplainArgs),
     Serve(serve::ServeArgs),
+    Route(route::RouteArgs),
+    Failover(failover::FailoverArgs),
     Demo(demo::DemoArgs),
     Mock(mock::MockArgs),
 }
@@ -59,7 +67,10 @@ pub async fn run(cli: Cli) -> ExitCode {
     match cli.command {
         Command::Init(args) => init::run(&args, UnixMillis::now(), &mut std::io::stdout(), &mut std::io::stderr()),
         Command::Check(args) => check::run(&args, &environment, UnixMillis::now(), &mut std::io::stdout()),
+        Command::Explain(args) => explain::run(&args),
         Command::Serve(args) => serve::run(args).await,
+        Command::Route(args) => route::run(args).await,
+        Command::Failover(args) => failover::run(args).await,
         Command::Demo(args) => demo::run(args).await,
         Command::Mock(args) => mock::run(args).await,
     }
@@ -70,19 +81,12 @@ fn environment(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// `file:line: severity: key: message [code]`, the form that editors jump to. Parts that are absent are left out.
-fn line_of(problem: &Problem) -> String {
-    let place = if problem.line > 0 { format!("{}:{}", problem.file, problem.line) } else { problem.file.clone() };
-    let key = if problem.key.is_empty() { String::new() } else { format!("{}: ", problem.key) };
-    format!("{place}: {}: {key}{} [{}]", problem.severity.name(), problem.message, problem.code.name())
-}
-
 /// Prints problems for people to stderr, as `serve` does.
 fn complain(problems: &[Problem]) {
     let mut out = std::io::stderr().lock();
     for problem in problems {
         // Nobody can be told that stderr is gone.
-        let _ = writeln!(out, "{}", line_of(problem));
+        let _ = writeln!(out, "{problem}");
     }
 }
 
@@ -97,6 +101,11 @@ mod tests {
             ("rubicon nonsense", 2),
             ("rubicon check --nonsense", 2),
             ("rubicon init --stdout -o f.toml", 2),
+            ("rubicon route kill", 2),
+            ("rubicon route kill a", 2),
+            ("rubicon route restore a --reason x --url http://localhost:1 -c f.toml", 2),
+            ("rubicon failover enable", 2),
+            ("rubicon explain --nonsense", 2),
             ("rubicon --help", 0),
             ("rubicon check --help", 0),
             ("rubicon --version", 0),
@@ -104,9 +113,16 @@ mod tests {
             let error = Cli::try_parse_from(line.split(' ')).expect_err(line);
             assert_eq!(error.exit_code(), code, "{line}");
         }
-        for line in
-            ["rubicon check", "rubicon check -c f.toml --json", "rubicon serve -c f.toml", "rubicon init --failover"]
-        {
+        for line in [
+            "rubicon route list",
+            "rubicon route kill a --reason x -c f.toml",
+            "rubicon failover disable --reason x --workflow w",
+            "rubicon explain -w w -H a:b -H c:d --request - --json",
+            "rubicon check",
+            "rubicon check -c f.toml --json",
+            "rubicon serve -c f.toml",
+            "rubicon init --failover",
+        ] {
             assert!(Cli::try_parse_from(line.split(' ')).is_ok(), "{line}");
         }
     }

@@ -24,6 +24,15 @@ pub enum Endpoint {
 }
 
 impl Endpoint {
+    /// The call that generates an answer in a dialect.
+    pub fn of(dialect: Dialect) -> Self {
+        match dialect {
+            Dialect::ChatCompletions => Self::ChatCompletions,
+            Dialect::AnthropicMessages => Self::Messages,
+            Dialect::Responses => Self::Responses,
+        }
+    }
+
     /// The dialect it speaks.
     pub fn dialect(self) -> Dialect {
         match self {

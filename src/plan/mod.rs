@@ -1,29 +1,51 @@
 //! Which routes may serve an operation, in what order, and why not the others. A pure function of the configuration, the
-//! request's contract and the date, so that it can be explained from a shell with no server.
+//! request's contract, the date and what is closed at the moment, so that it can be explained from a shell with no server.
 //!
-//! The primary is always a candidate (it needs no approval); it is refused only for state that another account holds, which
-//! this build cannot know. Every other route passes one predicate a reason ([`eligible`]); a refusal is data.
+//! The primary needs no approval, and what it does not state is not checked; it is refused only where it does not fit at all (dialect,
+//! model, state of another account), where an operator killed it, and for the moment ([`order`]). Every other route passes one
+//! predicate a reason ([`eligible`]); a refusal is data, and its names are one closed list ([`refusal`], `refusals.md`).
 
+pub mod digest;
 pub mod eligible;
+pub mod explain;
+mod order;
+pub mod refusal;
+#[cfg(test)]
+mod refusals_doc;
 
 use std::sync::Arc;
 
-use crate::clock::UnixMillis;
+use crate::clock::{Instant, UnixMillis};
 use crate::config::settings::{Approval, RouteSettings, WorkflowSettings};
 use crate::contract::Contract;
+use crate::gate::Gate;
 use crate::ids::RouteId;
 
-pub use eligible::Refusal;
+pub use refusal::Refusal;
 
 /// What a candidate is to the workflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
-    /// The primary.
+    /// The primary, or the chosen member of a planned split.
     Primary,
+    /// Another member of a planned split.
+    Planned,
     /// Another route for the same model contract.
     Equivalent,
     /// Another, approved, model.
     Alternate,
+}
+
+impl Role {
+    /// As printed.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Primary => "primary",
+            Self::Planned => "planned",
+            Self::Equivalent => "equivalent",
+            Self::Alternate => "alternate",
+        }
+    }
 }
 
 /// A route that may serve.
@@ -35,31 +57,67 @@ pub struct Candidate {
     pub role: Role,
 }
 
+/// A member of the planned split.
+#[derive(Clone, Debug)]
+pub struct Member {
+    /// The route.
+    pub route: Arc<RouteSettings>,
+    /// Its weight.
+    pub weight: u32,
+    /// Why it has no share; empty: it has.
+    pub why: Vec<Refusal>,
+}
+
 /// Candidates in order, and the refused with their reasons.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
     /// In the order in which they are tried.
     pub candidates: Vec<Candidate>,
-    /// Route and every reason that holds, in the order of the configuration.
+    /// Route and every reason that holds, in the order in which they would have been tried.
     pub refused: Vec<(RouteId, Vec<Refusal>)>,
+    /// When the first route that is refused as `tripped` may be asked again.
+    pub ready_at: Option<Instant>,
+    /// The members of a planned split; empty where the primary is one route.
+    pub split: Vec<Member>,
+}
+
+impl Plan {
+    /// No route may serve, and one of them may in a while: what stands against it is the moment alone.
+    pub fn is_closed_for_now(&self) -> bool {
+        self.candidates.is_empty() && self.refused.iter().any(|(_, reasons)| reasons.iter().all(Refusal::is_momentary))
+    }
+}
+
+/// What the plan depends on beside the workflow and the request.
+#[derive(Clone, Copy, Debug)]
+pub struct World<'a> {
+    /// All approvals.
+    pub approvals: &'a [Approval],
+    /// What is closed at this moment.
+    pub gate: &'a dyn Gate,
+    /// Wall time, for dates.
+    pub now: UnixMillis,
+    /// The same moment, for the gate.
+    pub at: Instant,
+    /// A random number, drawn by the caller once an operation: the choice of a planned split.
+    pub draw: u64,
 }
 
 /// Makes the plan.
-pub fn plan(workflow: &WorkflowSettings, approvals: &[Approval], contract: &Contract, now: UnixMillis) -> Plan {
-    let mut plan = Plan::default();
-    plan.candidates.push(Candidate { route: Arc::clone(&workflow.primary), role: Role::Primary });
-    let others = workflow
-        .equivalents
-        .iter()
-        .map(|route| (route, Role::Equivalent))
-        .chain(workflow.alternates.iter().map(|route| (route, Role::Alternate)));
-    for (route, role) in others {
-        let reasons = eligible::refusals(&eligible::Question { workflow, approvals, contract, route, role, now });
-        if reasons.is_empty() {
-            plan.candidates.push(Candidate { route: Arc::clone(route), role });
+pub fn plan(workflow: &WorkflowSettings, contract: &Contract, world: &World<'_>) -> Plan {
+    let asker = order::Asker { workflow, contract, world };
+    let members = asker.members();
+    let mut seats = asker.seats(&members);
+    let mut plan = Plan { ready_at: asker.closed_now(&mut seats), ..Plan::default() };
+    for seat in seats {
+        if seat.reasons.is_empty() {
+            plan.candidates.push(Candidate { route: seat.route, role: seat.role });
         } else {
-            plan.refused.push((route.name.clone(), reasons));
+            plan.refused.push((seat.route.name.clone(), seat.reasons));
         }
+    }
+    if !workflow.splits.is_empty() {
+        plan.split = members;
     }
     plan
 }

@@ -45,6 +45,24 @@ impl RequestFacts {
     }
 }
 
+/// Output tokens assumed where neither request nor route says (SPEC Annex, Routing).
+pub const OUTPUT_TOKENS_ASSUMED: u64 = 4096;
+
+/// Bytes of text a token, for estimates (SPEC Annex, Routing).
+pub const BYTES_A_TOKEN: u64 = 4;
+
+impl RequestFacts {
+    /// Input tokens, estimated.
+    pub fn input_tokens(&self) -> u64 {
+        self.text_bytes / BYTES_A_TOKEN
+    }
+
+    /// Output tokens of one choice, estimated: the request's own maximum, else the route's, else 4096.
+    pub fn output_tokens(&self, route_max: Option<u64>) -> u64 {
+        self.max_output_tokens.or(route_max).unwrap_or(OUTPUT_TOKENS_ASSUMED)
+    }
+}
+
 /// A tool that the provider runs by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostedTool {

@@ -1,14 +1,17 @@
 //! What all requests share: settings, clients of the providers, tables with their bounds.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use arc_swap::ArcSwap;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::config::settings::Settings;
+use crate::clock::UnixMillis;
+use crate::config::settings::{Settings, StoreSettings};
+use crate::control::Control;
 use crate::ids::RouteId;
 use crate::upstream::{Upstream, connect};
 
@@ -16,16 +19,30 @@ use super::auth::Clients;
 use super::idempotency::Idempotency;
 use super::observe::Observations;
 use super::operations::Operations;
+use super::reloads::ReloadStatus;
 
-/// The relay.
+/// What the configuration made: replaced as a whole by a reload. A request takes it once and keeps it to its end.
 #[derive(Debug)]
-pub struct App {
+pub struct Current {
     /// The configuration.
     pub settings: Arc<Settings>,
     /// One HTTP client a route.
     pub upstreams: BTreeMap<RouteId, Upstream>,
     /// Who may call.
     pub clients: Clients,
+    /// 1 for the configuration of the start, one more after each reload.
+    pub generation: u64,
+    /// When it came into force.
+    pub loaded_at: UnixMillis,
+}
+
+/// The relay.
+#[derive(Debug)]
+pub struct App {
+    current: ArcSwap<Current>,
+    tls: rustls::ClientConfig,
+    /// What operators switched off, and who issued which state.
+    pub control: Control,
     /// Times to first output.
     pub observed: Observations,
     /// Operations by id.
@@ -39,32 +56,109 @@ pub struct App {
     /// Tasks that outlive a request's connection (keyed answers, lingering closes); a shutdown waits for them.
     pub tasks: TaskTracker,
     draining: AtomicBool,
+    reloads: Mutex<ReloadStatus>,
 }
 
 impl App {
     /// Builds the shared state.
     ///
     /// # Errors
-    /// When TLS can't be set up at all.
+    /// When TLS can't be set up at all, or the control store can't be opened.
     pub fn new(settings: Arc<Settings>) -> Result<Self, String> {
         let tls = connect::tls_config()?;
+        let store = match &settings.server.store {
+            StoreSettings::Memory => None,
+            StoreSettings::Redb(path) => Some(path.as_path()),
+        };
+        let loaded_at = UnixMillis::now();
+        let control = Control::open(store, loaded_at).map_err(|error| error.to_string())?;
+        let in_flight = settings.server.max_in_flight.min(Semaphore::MAX_PERMITS);
         let upstreams = settings
             .routes
             .values()
             .map(|route| (route.name.clone(), Upstream::new(&tls, route.timeouts.connect)))
             .collect();
+        let clients = Clients::new(&settings);
         Ok(Self {
-            upstreams,
-            clients: Clients::new(&settings),
+            current: ArcSwap::from_pointee(Current { settings, upstreams, clients, generation: 1, loaded_at }),
+            tls,
+            control,
             observed: Observations::default(),
             operations: Operations::default(),
             idempotency: Idempotency::default(),
-            in_flight: Arc::new(Semaphore::new(settings.server.max_in_flight.min(Semaphore::MAX_PERMITS))),
+            in_flight: Arc::new(Semaphore::new(in_flight)),
             cut: CancellationToken::new(),
             tasks: TaskTracker::new(),
             draining: AtomicBool::new(false),
-            settings,
+            reloads: Mutex::new(ReloadStatus::new(UnixMillis::now())),
         })
+    }
+
+    /// The configuration of this moment. Taken once a request, so that no request sees two.
+    pub fn current(&self) -> Arc<Current> {
+        self.current.load_full()
+    }
+
+    /// Puts another configuration in force for new requests; running ones keep theirs. Routes that still connect alike keep their
+    /// connections. Called by one task at a time.
+    pub fn replace(&self, settings: Arc<Settings>) {
+        let old = self.current();
+        let upstreams = settings
+            .routes
+            .values()
+            .map(|route| {
+                let alike = old.settings.routes.get(&route.name).filter(|known| {
+                    known.timeouts.connect == route.timeouts.connect && known.provider.name == route.provider.name
+                });
+                let kept = alike.and_then(|_| old.upstreams.get(&route.name).cloned());
+                let upstream = kept.unwrap_or_else(|| Upstream::new(&self.tls, route.timeouts.connect));
+                (route.name.clone(), upstream)
+            })
+            .collect();
+        let clients = Clients::new(&settings);
+        let generation = old.generation + 1;
+        self.resize(old.settings.server.max_in_flight, settings.server.max_in_flight);
+        self.observed.keep(|route| settings.routes.contains_key(route));
+        let loaded_at = UnixMillis::now();
+        self.current.store(Arc::new(Current { settings, upstreams, clients, generation, loaded_at }));
+    }
+
+    /// Makes `max_in_flight` permits of what were `from`. What runs keeps its permit; of those that are too many, the ones in use go
+    /// as they come back, before anybody gets them: a semaphore serves who waits first.
+    fn resize(&self, from: usize, to: usize) {
+        let limit = |permits: usize| permits.min(Semaphore::MAX_PERMITS);
+        let (from, to) = (limit(from), limit(to));
+        self.in_flight.add_permits(to.saturating_sub(from));
+        let excess = from.saturating_sub(to);
+        let in_use = excess - self.in_flight.forget_permits(excess);
+        if let (Ok(in_use @ 1..), Ok(runtime)) = (u32::try_from(in_use), tokio::runtime::Handle::try_current()) {
+            let permits = Arc::clone(&self.in_flight);
+            runtime.spawn(async move {
+                if let Ok(back) = permits.acquire_many_owned(in_use).await {
+                    back.forget();
+                }
+            });
+        }
+    }
+
+    /// How the loads of the configuration went.
+    pub fn reload_status(&self) -> ReloadStatus {
+        self.reloads().clone()
+    }
+
+    /// Notes that a reload put the current configuration in force; `needs_restart` are keys whose new values wait.
+    pub fn reload_taken(&self, at: UnixMillis, needs_restart: Vec<String>) {
+        let generation = self.current().generation;
+        self.reloads().loaded(generation, at, needs_restart);
+    }
+
+    /// Notes a reload of a bad file: one line a problem.
+    pub fn reload_failed(&self, at: UnixMillis, problems: Vec<String>) {
+        self.reloads().failed(at, problems);
+    }
+
+    fn reloads(&self) -> MutexGuard<'_, ReloadStatus> {
+        self.reloads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// New requests get 503 from now on.

@@ -14,28 +14,32 @@ use tokio::time::sleep_until;
 
 use crate::attempt::budget::Budget;
 use crate::attempt::control::{self, Next, Situation, Stop, Tried};
-use crate::attempt::cost;
+use crate::attempt::{cost, left_out};
 use crate::boundary::hold::HoldLimits;
-use crate::boundary::{Boundary, CommitPolicy, Effect, Input, Phase, Why};
+use crate::boundary::{Boundary, CommitPolicy, Effect, Input, Phase};
 use crate::classify::{self, Class, Context, Evidence, Verdict};
 use crate::clock::{Instant, UnixMillis};
 use crate::config::settings::{RouteSettings, WorkflowSettings};
 use crate::contract::Contract;
-use crate::plan::{Plan, Role};
+use crate::gate::Gate as _;
+use crate::ids::RouteId;
+use crate::plan::{self, Plan, Role};
 use crate::protocol::Dialect;
 use crate::protocol::signal::{Place, Usage};
 use crate::reply::Outward;
 
-use super::app::App;
+use super::app::{App, Current};
 use super::emit::{Emitter, Head, Out};
 use super::idempotency::{Claim, OUTCOME_KEPT, SHOWN_KEPT};
-use super::operations::{AttemptView, BoundaryView, Operation, State};
+use super::operations::{Operation, State};
 use super::outward;
 
 /// Everything that one operation is made of.
 pub struct Job {
     /// The relay.
     pub app: Arc<App>,
+    /// The configuration at its admission.
+    pub current: Arc<Current>,
     /// Its record.
     pub operation: Arc<Operation>,
     /// Its workflow.
@@ -89,6 +93,8 @@ pub(super) struct Run {
     pub(super) budget: Budget,
     pub(super) tried: Vec<Tried>,
     pub(super) dialect: Dialect,
+    /// Candidates that were not asked, and why; known once the controller has stopped.
+    left_out: Vec<(RouteId, plan::Refusal)>,
     /// A hosted tool that may change the world has started, in whatever attempt.
     pub(super) acted: bool,
     /// An attempt is going on: its request may be on its way, and its provider may go on when nobody listens any more.
@@ -115,6 +121,7 @@ pub async fn run(job: Job, emit: Emitter) {
         keepalive_at,
         job,
         emit,
+        left_out: Vec::new(),
         acted: false,
         in_attempt: false,
         judged_at: admitted,
@@ -146,6 +153,9 @@ impl Run {
     async fn drive(&mut self) {
         let mut candidate = 0;
         if let Err(stop) = self.first_allowed() {
+            if stop == Stop::CostExhausted {
+                self.leave_out(&left_out::unaffordable(&self.budget, &self.needs()));
+            }
             let class = Class::Unclassified;
             return self.refuse_without_call(stop, class).await;
         }
@@ -180,13 +190,28 @@ impl Run {
                             return self.stopped().await;
                         }
                     }
+                    // After the wait: an operator may have closed it meanwhile.
+                    if self.is_closed(candidate) {
+                        return self.refuse(Stop::NoEligibleFallback, failed.verdict.class, &failed.verdict).await;
+                    }
                 }
             }
         }
     }
 
+    /// Whether an operator has closed a candidate since the plan was made.
+    fn is_closed(&self, candidate: usize) -> bool {
+        let switches = self.job.app.control.switches();
+        let another = self.job.plan.candidates.get(candidate).is_some_and(|candidate| candidate.role != Role::Primary);
+        switches.killed.contains_key(&self.route(candidate).name)
+            || (another && switches.failover_off(&self.job.workflow.name))
+    }
+
     /// The first attempt is bounded by the attempts and the cost only.
     fn first_allowed(&self) -> Result<(), Stop> {
+        if self.job.plan.candidates.is_empty() {
+            return Err(Stop::NoEligibleFallback);
+        }
         let (_, estimate) = self.needs_of(0);
         if !self.budget.attempts_left() {
             return Err(Stop::AttemptsExhausted);
@@ -194,7 +219,7 @@ impl Run {
         if self.budget.affords(estimate) { Ok(()) } else { Err(Stop::CostExhausted) }
     }
 
-    fn route(&self, candidate: usize) -> Arc<RouteSettings> {
+    pub(super) fn route(&self, candidate: usize) -> Arc<RouteSettings> {
         self.job.plan.candidates.get(candidate).map_or_else(
             || Arc::clone(&self.job.workflow.primary), // an index of the plan always is one of it
             |candidate| Arc::clone(&candidate.route),
@@ -225,7 +250,7 @@ impl Run {
         }
         self.attempt_failed(&route, verdict);
         let needs = self.needs();
-        control::decide(&Situation {
+        let situation = Situation {
             plan: &self.job.plan,
             tried: &self.tried,
             failed: candidate,
@@ -237,7 +262,16 @@ impl Run {
             wait_first: self.job.workflow.failover.wait_first,
             now,
             random: super::app::random_u64(),
-        })
+        };
+        let next = control::decide(&situation);
+        let left = if matches!(next, Next::Stop { .. }) { left_out::left_out(&situation) } else { Vec::new() };
+        self.leave_out(&left);
+        next
+    }
+
+    fn leave_out(&mut self, left: &[(usize, plan::Refusal)]) {
+        let named = left.iter().map(|(index, reason)| (self.route(*index).name.clone(), reason.clone()));
+        self.left_out = named.collect();
     }
 
     /// Waits for `future`, at most until `until`, while nothing is shown: keep-alives go out when due, a stop is heard.
@@ -302,7 +336,7 @@ impl Run {
             if let Some(value) = from.get(CONTENT_TYPE) {
                 headers.insert(CONTENT_TYPE, value.clone());
             }
-            if let Some(value) = from.get("x-request-id").or_else(|| from.get("request-id")) {
+            if let Some(value) = crate::upstream::request_id(from) {
                 headers.insert(HeaderName::from_static("rubicon-provider-request-id"), value.clone());
             }
             headers.insert(
@@ -334,7 +368,7 @@ impl Run {
     /// `Rubicon-Recovery`.
     pub(super) fn recovery(&self, candidate: usize) -> &'static str {
         match self.job.plan.candidates.get(candidate).map(|candidate| candidate.role) {
-            Some(Role::Equivalent) => "equivalent_failover",
+            Some(Role::Planned | Role::Equivalent) => "equivalent_failover",
             Some(Role::Alternate) => "cross_model_fallback",
             _ if self.budget.attempts > 1 => "retry",
             _ => "none",
@@ -348,7 +382,7 @@ impl Run {
             now: UnixMillis::now(),
         };
         let mut verdict = classify::classify(evidence, &context);
-        if let Some(key) = &self.route(candidate).provider.api_key {
+        if let Some(key) = self.route(candidate).provider.credential() {
             verdict.said.mask_exactly(key.expose());
         }
         verdict
@@ -358,8 +392,9 @@ impl Run {
         outward::Facts {
             operation: &self.job.operation.id,
             attempts: self.budget.attempts,
-            exhausted_status: self.job.app.settings.server.exhausted_status,
+            exhausted_status: self.job.current.settings.server.exhausted_status,
             plan: self.job.show_routes.then_some(&self.job.plan),
+            left_out: &self.left_out,
         }
     }
 
@@ -415,7 +450,7 @@ impl Run {
             return;
         }
         let mut failure = outward::stopped(&self.facts(), false, None, self.uncertain());
-        failure.status = self.job.app.settings.server.exhausted_status;
+        failure.status = self.job.current.settings.server.exhausted_status;
         failure.code = Some(reason.into());
         reason.clone_into(&mut failure.rubicon.reason);
         failure.message = "The request was given up before its answer came.".to_owned();
@@ -463,90 +498,6 @@ impl Run {
         if let Some(claim) = &mut self.job.claim {
             claim.settle(head.clone(), body.clone(), Instant::now(), kept);
         }
-    }
-
-    fn since_admission(&self) -> u64 {
-        u64::try_from(self.job.operation.admitted.elapsed().as_millis()).unwrap_or(u64::MAX)
-    }
-
-    fn attempt_began(&self, candidate: usize) {
-        let view = AttemptView {
-            number: self.budget.attempts,
-            route: self.job.show_routes.then(|| self.route(candidate).name.clone()),
-            started_ms: self.since_admission(),
-            ended_ms: None,
-            outcome: None,
-            class: None,
-            provider_status: None,
-        };
-        self.job.operation.update(|known| known.attempts.push(view));
-    }
-
-    fn attempt_failed(&self, route: &RouteSettings, verdict: &Verdict) {
-        let ended = self.since_admission();
-        self.job.operation.update(|known| {
-            if let Some(attempt) = known.attempts.last_mut() {
-                attempt.ended_ms = Some(ended);
-                attempt.class = Some(verdict.class);
-                attempt.provider_status = verdict.provider_status;
-            }
-        });
-        if verdict.alarm {
-            tracing::error!(route = %route.name, "ALARM: the provider's certificate is not acceptable");
-        }
-        tracing::info!(
-            operation = %self.job.operation.id, workflow = %self.job.workflow.name, route = %route.name,
-            attempt = self.budget.attempts, class = verdict.class.name(),
-            status = verdict.provider_status, alarm = verdict.alarm, "attempt failed"
-        );
-    }
-
-    /// Notes the boundary.
-    pub(super) fn committed(&mut self, candidate: usize, why: Why, took: Duration) {
-        self.key_shown();
-        let at_ms = self.since_admission();
-        let attempt = self.budget.attempts;
-        self.job.app.observed.first_output(&self.route(candidate).name, took);
-        self.job.operation.update(|known| {
-            known.boundary = Some(BoundaryView { at_ms, why, attempt });
-            if let Some(view) = known.attempts.last_mut() {
-                view.outcome = Some("accepted");
-            }
-        });
-        if why == Why::HoldLimit {
-            tracing::warn!(operation = %self.job.operation.id, "hold_limit: committed before anything was visible");
-        }
-    }
-
-    /// The answer goes out and is not kept: the key never generates again.
-    pub(super) fn key_shown(&mut self) {
-        if let Some(claim) = &mut self.job.claim {
-            claim.shown(Instant::now());
-        }
-    }
-
-    /// Notes the end.
-    pub(super) fn ended(&mut self, state: State, reason: &str, class: Option<Class>, actions: Vec<&'static str>) {
-        let at_ms = self.since_admission();
-        self.job.operation.update(|known| {
-            known.state = state;
-            known.actions = actions;
-            known.reason = (!reason.is_empty()).then(|| reason.to_owned());
-            known.class = class;
-            known.ended_at = Some(UnixMillis::now());
-            if let Some(attempt) = known.attempts.last_mut()
-                && attempt.ended_ms.is_none()
-            {
-                attempt.ended_ms = Some(at_ms);
-            }
-        });
-        let view = self.job.operation.view();
-        tracing::info!(
-            operation = %view.operation_id, workflow = %view.workflow, version = self.job.workflow.version,
-            state = state.name(), reason, attempts = self.budget.attempts, stream = view.stream, events = view.after,
-            boundary_ms = view.boundary.map(|boundary| boundary.at_ms), took_ms = at_ms,
-            input_tokens = view.usage.input_tokens, output_tokens = view.usage.output_tokens, "operation ended"
-        );
     }
 }
 

@@ -15,7 +15,7 @@ use crate::clock::Instant;
 use crate::config::settings::Terminal;
 use crate::protocol::request::with_model;
 use crate::protocol::signal::{Ending, Fault, Show, StreamReader, Usage};
-use crate::upstream::request;
+use crate::upstream::{request, token};
 use crate::wire::sse::{BlockKind, SseBlock, SseLimits, SseSplitter};
 
 use super::emit::Out;
@@ -33,7 +33,7 @@ const TRAILING_SILENCE: Duration = Duration::from_secs(2);
 const TERMINAL_LINGER: Duration = Duration::from_millis(250);
 
 /// How long the rest of an error answer is waited for: its status is known, its words only help, and a fallback waits.
-const ERROR_BODY_WAIT: Duration = Duration::from_secs(2);
+pub(super) const ERROR_BODY_WAIT: Duration = Duration::from_secs(2);
 
 /// The timer that bounds an attempt while nothing is shown.
 #[derive(Clone, Copy)]
@@ -141,7 +141,7 @@ impl Run {
     pub(super) async fn open(&mut self, candidate: usize, bound: Bound) -> Result<Response<Incoming>, AttemptEnd> {
         let route = self.job.plan.candidates.get(candidate).map(|candidate| candidate.route.clone());
         let Some((route, upstream)) =
-            route.and_then(|route| Some((route.clone(), self.job.app.upstreams.get(&route.name)?.clone())))
+            route.and_then(|route| Some((route.clone(), self.job.current.upstreams.get(&route.name)?.clone())))
         else {
             return Err(self.failed(candidate, &Evidence::BadAnswer, Usage::default(), bound));
         };
@@ -150,6 +150,7 @@ impl Run {
             Some(model) => with_model(&self.job.body, &self.job.contract.facts, model),
             None => self.job.body.clone(),
         };
+        token::refresh(&route.provider).await;
         let key = format!("{}-{}", self.job.operation.id, self.budget.attempts);
         let query = self.job.query.as_deref();
         let request = request::build(&route, self.job.contract.endpoint, query, &self.job.headers, body, &key);
@@ -208,7 +209,7 @@ impl Run {
             Ok(response) => response,
             Err(end) => return end,
         };
-        let max = self.job.app.settings.server.max_event_bytes;
+        let max = self.job.current.settings.server.max_event_bytes;
         let (head, mut body) = response.into_parts();
         let mut splitter = SseSplitter::new(SseLimits { line_bytes_max: max, event_bytes_max: max });
         if !is_event_stream(&head.headers) {

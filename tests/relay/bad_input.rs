@@ -28,7 +28,7 @@ async fn keyed(stub: &MockProvider) -> Server {
          [[client]]\nname = \"second\"\nkeys = [\"env:SECOND\"]\nworkflows = [\"two\"]\n\
          [[client]]\nname = \"none\"\nkeys = [\"env:NONE\"]\n\
          [provider.a]\nkind = \"openai-compatible\"\nbase_url = \"{base}/v1\"\n[route.a]\nprovider = \"a\"\n\
-         dialects = [\"chat-completions\", \"anthropic-messages\"]\n\
+         dialects = [\"chat-completions\", \"anthropic-messages\", \"responses\"]\n\
          [workflow.one]\nmodels = [\"m\"]\nprimary = \"a\"\n[workflow.two]\nmodels = [\"m2\"]\nprimary = \"a\"\n"
     );
     relay_with(&text, &BTreeMap::from([("BOTH", "key-both"), ("SECOND", "key-second"), ("NONE", "key-none")])).await

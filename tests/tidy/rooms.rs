@@ -9,7 +9,8 @@ use super::none;
 use super::source::{Source, line_at, sources, words};
 
 /// Rooms that decide and do nothing. `config` is not one (it reads files), but its `settings` are what they are told.
-const PURE: &[&str] = &["class", "wire", "reply", "protocol", "classify", "boundary", "contract", "plan", "attempt"];
+const PURE: &[&str] =
+    &["class", "wire", "reply", "protocol", "classify", "boundary", "contract", "gate", "plan", "attempt"];
 
 /// Rooms, and the rooms above that each may import from.
 const ROOMS: &[(&str, &[&str])] = &[
@@ -23,21 +24,43 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("boundary", &["protocol"]),
     ("config", &["clock", "ids", "protocol"]),
     ("contract", &["config", "ids", "protocol"]),
-    ("plan", &["clock", "config", "contract", "ids"]),
+    ("gate", &["classify", "clock", "config", "ids"]),
+    ("plan", &["clock", "config", "contract", "gate", "ids", "protocol"]),
+    // Switches and journal: the gate's words, a file of its own; it knows neither requests nor configuration.
+    ("control", &["clock", "gate", "ids"]),
     ("attempt", &["classify", "clock", "config", "plan", "protocol"]),
-    ("upstream", &["classify", "config", "contract", "protocol"]),
+    ("check", &["clock", "config", "ids", "plan"]),
+    ("upstream", &["classify", "clock", "config", "contract", "protocol"]),
     (
         "relay",
         &[
-            "attempt", "boundary", "classify", "clock", "config", "contract", "ids", "plan", "protocol", "reply",
-            "upstream", "wire",
+            "attempt", "boundary", "classify", "clock", "config", "contract", "control", "gate", "ids", "plan",
+            "protocol", "reply", "upstream", "wire",
         ],
     ),
     ("telemetry", &["config"]),
-    ("serve", &["config", "relay"]),
+    ("admin", &["clock", "config", "control", "ids", "relay"]),
+    ("serve", &["admin", "check", "clock", "config", "relay"]),
     ("mock", &["clock"]),
     ("demo", &["clock", "config", "mock", "serve", "wire"]),
-    ("cli", &["clock", "config", "demo", "mock", "serve", "telemetry"]),
+    (
+        "cli",
+        &[
+            "attempt",
+            "check",
+            "clock",
+            "config",
+            "contract",
+            "demo",
+            "gate",
+            "mock",
+            "plan",
+            "relay",
+            "serve",
+            "telemetry",
+            "upstream",
+        ],
+    ),
 ];
 
 /// What names a runtime, a socket, a file, a process, a clock reading, a random source or a log.

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use super::*;
 use crate::classify::Said;
 use crate::config::settings::{
-    Envelope, Network, ProviderKind, ProviderSettings, RouteSettings, SideEffects, Terminal, Timeouts,
+    BreakerSettings, Envelope, FailoverLimits, Limits, Network, ProviderKind, ProviderSettings, RouteSettings,
+    SideEffects, Terminal, Timeouts,
 };
 use crate::ids::{ProviderId, RouteId};
 use crate::plan::Candidate;
@@ -19,6 +20,7 @@ fn route(name: &str, provider: &str) -> Arc<RouteSettings> {
             kind: ProviderKind::OpenAi,
             base_url: http::Uri::from_static("http://127.0.0.1:1/v1"),
             api_key: None,
+            entra_token: None,
             account: provider.to_owned(),
             legal_entity: None,
             data_classes: None,
@@ -28,6 +30,7 @@ fn route(name: &str, provider: &str) -> Arc<RouteSettings> {
             ambiguous_429_is_rate_limit: false,
             attempts_header: None,
             idempotency_header: None,
+            depends_on: Vec::new(),
         }),
         model: None,
         model_class: None,
@@ -45,13 +48,20 @@ fn route(name: &str, provider: &str) -> Arc<RouteSettings> {
             answer: second,
         },
         verified: None,
+        limits: Limits::default(),
+        failover_limits: FailoverLimits::default(),
+        breaker: BreakerSettings { failures: 10, cooldown: second },
+        oncall: None,
+        schemas: None,
+        languages: None,
+        safety_profile: None,
     })
 }
 
 fn plan(routes: &[(&str, &str, Role)]) -> Plan {
     let candidates =
         routes.iter().map(|(name, provider, role)| Candidate { route: route(name, provider), role: *role });
-    Plan { candidates: candidates.collect(), refused: Vec::new() }
+    Plan { candidates: candidates.collect(), ..Plan::default() }
 }
 
 fn verdict(class: Class) -> Verdict {

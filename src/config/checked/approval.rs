@@ -7,7 +7,7 @@ use crate::ids::{RouteId, WorkflowId};
 use super::super::node::Node;
 use super::super::problem::{Code, Problems, shown};
 use super::super::settings::{Approval, Purpose};
-use super::{provider, resolves, route};
+use super::{digest, provider, resolves, route};
 
 /// All approvals that could be built.
 pub(super) fn all(root: &Node, problems: &mut Problems<'_>) -> Vec<Approval> {
@@ -21,6 +21,7 @@ pub(super) fn all(root: &Node, problems: &mut Problems<'_>) -> Vec<Approval> {
             }
         }
         let purpose = match node.text("purpose") {
+            Some("planned") => Purpose::Planned,
             Some("failover") => Purpose::Failover,
             Some("cross_model") => Purpose::CrossModel,
             _ => continue,
@@ -29,7 +30,7 @@ pub(super) fn all(root: &Node, problems: &mut Problems<'_>) -> Vec<Approval> {
         if resolved {
             is_used(root, node, workflow, route, purpose, problems);
         }
-        if !seen.insert((workflow, route, purpose == Purpose::Failover)) {
+        if !seen.insert((workflow, route, node.text("purpose"))) {
             let message = "the same workflow, route and purpose are approved above: which one counts? Keep the newer";
             problems.error(Code::Duplicate, node.at, &node.key, message);
         }
@@ -39,20 +40,27 @@ pub(super) fn all(root: &Node, problems: &mut Problems<'_>) -> Vec<Approval> {
             purpose,
             until: route::end_of(node, "until"),
             network: provider::network(node),
+            by: node.owned("by"),
+            evidence: node.owned("evidence"),
+            route_digest: digest(node, problems),
         });
     }
     all
 }
 
 fn is_used(root: &Node, node: &Node, workflow: &str, route: &str, purpose: Purpose, problems: &mut Problems<'_>) {
-    let list = match purpose {
-        Purpose::Failover => "equivalents",
-        Purpose::CrossModel => "alternates",
-    };
     let Some((_, table)) = root.named("workflow").find(|(name, _)| *name == workflow) else { return };
-    if !table.items(list).unwrap_or_default().iter().any(|item| item.text == route) {
+    let listed = |list: &str| table.items(list).unwrap_or_default().iter().any(|item| item.text == route);
+    // The first member of a split is the primary, which needs no approval; the others also stand in for each other.
+    let mut members = table.tables("primary").iter().map(|member| member.text("route") == Some(route));
+    let (used, of) = match purpose {
+        Purpose::Failover => (listed("equivalents") || members.any(|is| is), "`equivalents` or the split"),
+        Purpose::CrossModel => (listed("alternates"), "`alternates`"),
+        Purpose::Planned => (members.skip(1).any(|is| is), "the further members of a split"),
+    };
+    if !used {
         let message =
-            format!("{} is not in `{list}` of workflow {}, so this approves nothing", shown(route), shown(workflow));
+            format!("{} is not in {of} of workflow {}, so this approves nothing", shown(route), shown(workflow));
         problems.warning(Code::ApprovalUnused, node.at, &node.key, message);
     }
 }

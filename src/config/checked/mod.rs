@@ -3,21 +3,26 @@
 //! One file a section. Each reports what it finds and goes on; a section that could not be built is left out and nobody
 //! reports again that it is missing, because names are resolved against what is *written*, not against what was built.
 
+mod admin;
 mod approval;
+mod origin;
 mod provider;
 mod route;
-mod secrets;
+pub(super) mod secrets;
 mod server;
+mod split;
 mod url;
 mod workflow;
 
 use std::collections::BTreeSet;
 
+pub(super) use admin::ADMIN_LISTEN;
+
 use super::Sources;
 use super::nearest;
 use super::node::{Item, Node};
 use super::problem::{Code, Problems, shown};
-use super::settings::Settings;
+use super::settings::{Settings, TelemetrySettings};
 
 /// Builds the settings, or `None` where a part that is always needed could not be read. The caller has to look at the problems, too.
 pub(super) fn build(root: &Node, problems: &mut Problems<'_>, sources: &Sources<'_>) -> Option<Settings> {
@@ -27,9 +32,21 @@ pub(super) fn build(root: &Node, problems: &mut Problems<'_>, sources: &Sources<
     let clients = server::clients(root, problems, sources);
     workflow::claims(root, problems);
     let approvals = approval::all(root, problems);
-    let server = server::server(root, problems);
-    let log = server::log(root, sources);
-    Some(Settings { server: server?, log: log?, clients, providers, routes, workflows, approvals })
+    let operators = admin::operators(root, &clients, problems, sources);
+    let server = server::server(root, problems, sources);
+    let log = server::log(root, problems, sources);
+    let telemetry = TelemetrySettings { otlp_endpoint: origin::collector(root, problems) };
+    Some(Settings {
+        server: server?,
+        log: log?,
+        clients,
+        providers,
+        routes,
+        workflows,
+        approvals,
+        operators,
+        telemetry,
+    })
 }
 
 /// Whether `name` is one of the tables `[section.NAME]`; reports it if not.
@@ -50,4 +67,18 @@ fn no_doubles(items: &[Item], key: &str, problems: &mut Problems<'_>) {
             problems.error(Code::Duplicate, item.at, key, format!("{} stands here twice", shown(&item.text)));
         }
     }
+}
+
+/// `route_digest` of a verification or an approval.
+fn digest(node: &Node, problems: &mut Problems<'_>) -> Option<String> {
+    let text = node.text("route_digest")?;
+    let hex = |digits: &str| {
+        !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
+    };
+    if !text.strip_prefix("rd1:").is_some_and(hex) {
+        // Not an error: it is the digest of no route, so what carries it is stale, and traffic must not stop for that.
+        let message = "is no digest as `rubicon check` prints it (`rd1:` and hexadecimal digits), so it fits no route";
+        problems.warning(Code::InvalidValue, node.at_of("route_digest"), &node.key_of("route_digest"), message);
+    }
+    Some(text.to_owned())
 }

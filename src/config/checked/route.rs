@@ -9,30 +9,40 @@ use crate::protocol::Dialect;
 
 use super::super::node::Node;
 use super::super::problem::{Code, Problems};
-use super::super::settings::{Price, ProviderKind, ProviderSettings, RouteSettings, Timeouts, Verified};
-use super::{no_doubles, resolves};
+use super::super::settings::{
+    BreakerSettings, FailoverLimits, Limits, Price, ProviderKind, ProviderSettings, RouteSettings, Timeouts, Verified,
+};
+use super::{digest, no_doubles, resolves};
 
 /// A day less one millisecond: from a day's start to its end.
 const TO_END_OF_DAY_MS: u64 = 86_400_000 - 1;
 
 /// The dialects a kind may be declared to speak. Gateways that speak Chat Completions often serve Messages or Responses beside it,
-/// and Anthropic serves Chat Completions beside Messages; OpenAI itself serves its own two.
-fn speakable(kind: ProviderKind) -> &'static [Dialect] {
-    match kind {
-        ProviderKind::OpenAi => &[Dialect::ChatCompletions, Dialect::Responses],
+/// and Anthropic serves Chat Completions beside Messages; OpenAI and Azure serve OpenAI's own two, Bedrock what is behind the address.
+fn speakable(provider: &ProviderSettings) -> &'static [Dialect] {
+    match provider.kind {
+        ProviderKind::OpenAi | ProviderKind::AzureOpenAi => &[Dialect::ChatCompletions, Dialect::Responses],
+        ProviderKind::Bedrock if is_anthropic(&provider.base_url) => &[Dialect::AnthropicMessages],
+        ProviderKind::Bedrock => &[Dialect::ChatCompletions, Dialect::Responses],
         ProviderKind::OpenAiCompatible => &Dialect::ALL,
         ProviderKind::Anthropic => &[Dialect::ChatCompletions, Dialect::AnthropicMessages],
     }
 }
 
-/// What a route speaks that says nothing: its kind's native dialects. Of compatible servers only Chat Completions: many have no
-/// Responses, or a part of it, and a route that is taken to speak it would be asked in a failover and answer 404.
-fn native(kind: ProviderKind) -> &'static [Dialect] {
-    match kind {
-        ProviderKind::OpenAi => &[Dialect::ChatCompletions, Dialect::Responses],
-        ProviderKind::OpenAiCompatible => &[Dialect::ChatCompletions],
+/// What a route speaks that says nothing: its kind's native dialects. Of compatible servers and Bedrock only Chat Completions: many
+/// models have no Responses there, and a route that is taken to speak it would be asked in a failover and answer 404.
+fn native(provider: &ProviderSettings) -> &'static [Dialect] {
+    match provider.kind {
+        ProviderKind::OpenAi | ProviderKind::AzureOpenAi => &[Dialect::ChatCompletions, Dialect::Responses],
         ProviderKind::Anthropic => &[Dialect::AnthropicMessages],
+        ProviderKind::Bedrock if is_anthropic(&provider.base_url) => &[Dialect::AnthropicMessages],
+        ProviderKind::Bedrock | ProviderKind::OpenAiCompatible => &[Dialect::ChatCompletions],
     }
+}
+
+/// Bedrock keeps its Anthropic-compatible endpoint below a path of its own, on the same host as the other one (STREAMS.md 1.8).
+fn is_anthropic(base: &http::Uri) -> bool {
+    base.path().ends_with("/anthropic/v1")
 }
 
 /// All routes that could be built.
@@ -80,12 +90,19 @@ fn one(
         price: node.table("price").and_then(price),
         timeouts: timeouts(node.table("timeouts")?),
         verified,
+        limits: limits(node.table("limits")?),
+        failover_limits: failover_limits(node.table("failover_limits")?),
+        breaker: breaker(node.table("breaker")?),
+        oncall: node.owned("oncall"),
+        schemas: node.texts("schemas"),
+        languages: node.texts("languages"),
+        safety_profile: node.owned("safety_profile"),
     })
 }
 
 fn dialects(node: &Node, provider: &ProviderSettings, problems: &mut Problems<'_>) -> Vec<Dialect> {
-    let spoken = speakable(provider.kind);
-    let Some(items) = node.items("dialects") else { return native(provider.kind).to_vec() };
+    let spoken = speakable(provider);
+    let Some(items) = node.items("dialects") else { return native(provider).to_vec() };
     let key = node.key_of("dialects");
     no_doubles(items, &key, problems);
     if items.is_empty() {
@@ -128,7 +145,28 @@ fn verified(table: &Node, problems: &mut Problems<'_>, now: UnixMillis) -> Optio
     if until.is_some_and(|until| until < on) {
         problems.error(Code::DatesReversed, table.at_of("until"), &table.key_of("until"), "lies before `on`");
     }
-    Some(Verified { on, until })
+    let (by, evidence, route_digest) = (table.owned("by"), table.owned("evidence"), digest(table, problems));
+    Some(Verified { on, until, by, evidence, route_digest })
+}
+
+fn limits(table: &Node) -> Limits {
+    Limits {
+        concurrency: table.opt_int("concurrency").and_then(|limit| u32::try_from(limit).ok()),
+        requests_per_minute: table.opt_int("requests_per_minute"),
+        tokens_per_minute: table.opt_int("tokens_per_minute"),
+    }
+}
+
+fn failover_limits(table: &Node) -> FailoverLimits {
+    let limit = |name: &str| table.opt_int(name).and_then(|limit| u32::try_from(limit).ok());
+    FailoverLimits { concurrency: limit("concurrency"), requests_per_second: limit("requests_per_second") }
+}
+
+fn breaker(table: &Node) -> BreakerSettings {
+    BreakerSettings {
+        failures: u32::try_from(table.int("failures")).unwrap_or(u32::MAX),
+        cooldown: table.millis("cooldown_ms"),
+    }
 }
 
 /// The last millisecond of a day.

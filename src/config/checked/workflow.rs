@@ -6,13 +6,14 @@ use std::sync::Arc;
 use crate::ids::{RouteId, WorkflowId};
 
 use super::super::node::{Item, Node};
+use super::super::passthrough::Pattern;
 use super::super::problem::{Code, Problems, shown};
 use super::super::settings::{
     Envelope, Failover, HoldSettings, Requires, RouteSettings, SideEffects, WorkflowSettings,
 };
-use super::{no_doubles, provider, resolves};
+use super::{no_doubles, provider, resolves, split};
 
-type Routes = BTreeMap<RouteId, Arc<RouteSettings>>;
+pub(super) type Routes = BTreeMap<RouteId, Arc<RouteSettings>>;
 
 /// All workflows that could be built.
 pub(super) fn all(
@@ -39,10 +40,14 @@ pub(super) fn all(
 
 fn one(root: &Node, name: &str, node: &Node, routes: &Routes, problems: &mut Problems<'_>) -> Option<WorkflowSettings> {
     no_doubles(node.items("models").unwrap_or_default(), &node.key_of("models"), problems);
-    let primary = node.text("primary").and_then(|primary| {
-        resolves(root, "route", primary, node.at_of("primary"), &node.key_of("primary"), problems);
-        routes.get(&RouteId::new(primary)).cloned()
-    });
+    let splits = split::members(root, node, routes, problems);
+    let primary = match node.text("primary") {
+        None => splits.first().map(|first| Arc::clone(&first.route)),
+        Some(primary) => {
+            resolves(root, "route", primary, node.at_of("primary"), &node.key_of("primary"), problems);
+            routes.get(&RouteId::new(primary)).cloned()
+        }
+    };
     let equivalents = fallbacks(root, node, "equivalents", routes, problems);
     let alternates = fallbacks(root, node, "alternates", routes, problems);
     for item in node.items("alternates").unwrap_or_default() {
@@ -60,7 +65,9 @@ fn one(root: &Node, name: &str, node: &Node, routes: &Routes, problems: &mut Pro
         name: WorkflowId::new(name),
         version: node.int("version"),
         models: node.texts("models").unwrap_or_default(),
+        owner: node.owned("owner"),
         primary: primary?,
+        splits,
         equivalents,
         alternates,
         reasoning_held: node.text("reasoning") == Some("hold"),
@@ -84,8 +91,32 @@ fn one(root: &Node, name: &str, node: &Node, routes: &Routes, problems: &mut Pro
             legal_entities: requires.texts("legal_entities").unwrap_or_default(),
             model_classes: requires.texts("model_classes").unwrap_or_default(),
             min_context_tokens: requires.opt_int("min_context_tokens"),
+            schemas: requires.texts("schemas").unwrap_or_default(),
+            languages: requires.texts("languages").unwrap_or_default(),
+            safety_profile: requires.owned("safety_profile"),
         },
+        passthrough: passthrough(node, problems),
     })
+}
+
+fn passthrough(node: &Node, problems: &mut Problems<'_>) -> Vec<Pattern> {
+    let items = node.items("passthrough").unwrap_or_default();
+    let key = node.key_of("passthrough");
+    no_doubles(items, &key, problems);
+    let mut patterns = Vec::new();
+    for item in items {
+        match Pattern::parse(&item.text) {
+            Ok(pattern) => match pattern.shadows() {
+                None => patterns.push(pattern),
+                Some(own) => {
+                    let message = format!("{} would take {own}, which the relay serves itself", shown(&item.text));
+                    problems.error(Code::PassthroughShadows, item.at, &key, message);
+                }
+            },
+            Err(why) => problems.error(Code::InvalidValue, item.at, &key, why),
+        }
+    }
+    patterns
 }
 
 fn envelope(table: &Node) -> Envelope {
@@ -119,8 +150,12 @@ fn fallbacks(
     let mut found = Vec::new();
     for item in items {
         resolves(root, "route", &item.text, item.at, &key, problems);
+        let is_member = |member: &Node| member.text("route") == Some(item.text.as_str());
         if node.text("primary") == Some(item.text.as_str()) {
             let message = format!("{} is the primary: it cannot stand in for itself", shown(&item.text));
+            problems.error(Code::PrimaryRepeated, item.at, &key, message);
+        } else if node.tables("primary").iter().any(is_member) {
+            let message = format!("{} is a member of the split, which stands in anyway", shown(&item.text));
             problems.error(Code::PrimaryRepeated, item.at, &key, message);
         }
         found.extend(routes.get(&RouteId::new(&item.text)).cloned());

@@ -42,6 +42,21 @@ const BELOW: &[(&str, &str, &[&str])] = &[
     ("[server]", "max_in_flight = 1_000", &[]),
     ("[server]", "max_in_flight = 1.5", &["wrong_type"]),
     ("[server]", "max_in_flight = \"10\"", &["wrong_type"]),
+    ("[server]", "cors_origins = [\"https://a.example/\", \"*\"]", &["invalid_value", "invalid_value"]),
+    ("[server]", "cors_origins = [\"https://a.example\", \"https://A.example\"]", &["duplicate"]),
+    ("[server]", "admin_listen = \"0.0.0.0:8081\"", &["admin_not_loopback"]),
+    ("[server]", "admin_listen = \"8081\"", &["invalid_value"]),
+    ("[server]", "store = \"postgres://h/d\"", &["invalid_value"]),
+    ("[server]", "store = \"redb:\"", &["invalid_value"]),
+    ("[server]", "retry = { share = -0.1, min_per_second = -1 }", &["out_of_range", "out_of_range"]),
+    ("[server]", "retry = { share = nan }", &["out_of_range"]),
+    ("[server]", "memory_bytes = 1024", &["out_of_range"]),
+    ("[telemetry]", "otlp_endpoint = \"collector:4318\"", &["invalid_value"]),
+    ("[telemetry]", "otlp_endpoint = \"https://u:p@collector\"", &["invalid_value"]),
+    ("[telemetry]", "otlp_endpoint = \"https://collector?key=1\"", &["invalid_value"]),
+    ("[telemetry]", "otlp_endpoint = \"https://collector:port\"", &["invalid_value"]),
+    ("[telemetry]", "otlp_endpoint = \"https://collector.example/otlp\"", &[]),
+    ("[log]", "events = \"file:\"", &["invalid_value"]),
     ("[log]", "level = \"verbose\"", &["invalid_value"]),
     ("[log]", "level = true", &["wrong_type"]),
     ("[[client]]", "tenant = \"a b\"", &["invalid_name"]),
@@ -85,6 +100,9 @@ const BELOW: &[(&str, &str, &[&str])] = &[
     ("[route.main]", "verified = { on = 2026-11-20T10:00:00Z }", &["wrong_type"]),
     ("[route.main]", "verified = { on = 2026-11-20, until = 2026-11-19 }", &["dates_reversed"]),
     ("[route.main]", "verified = { on = 1969-12-31 }", &["out_of_range"]),
+    ("[route.main]", "limits = { concurrency = 0 }", &["out_of_range"]),
+    ("[route.main]", "breaker = { failures = -1, cooldown_ms = 0 }", &["out_of_range", "out_of_range"]),
+    ("[provider.q]", "depends_on = [\"eu\", \"eu\"]", &["duplicate"]),
     ("[workflow.w]", "alternates = [\"other\"]", &["duplicate"]),
     ("[workflow.w]", "alternates = [\"main\", \"main\"]", &["primary_repeated", "duplicate", "primary_repeated"]),
     ("[workflow.w]", "alternates = [\"othr\"]", &["unresolved"]),
@@ -147,6 +165,16 @@ const REPLACED: &[(&str, &str, &[&str])] = &[
     ("[workflow.w]", "[route.main.oops]\nx = 1\n[workflow.w]", &["unknown_key 24"]),
     ("[route.other]", "[route.main]", &["syntax 21", "syntax 22"]),
     ("kind = \"openai\"\n", "kind = openai\n", &["syntax 11"]),
+    ("role = \"viewer\"", "role = \"root\"", &["invalid_value 38"]),
+    ("role = \"viewer\"\n", "", &["missing_key 35"]),
+    ("env:TOKEN_OF_ANA", "env:UNSET", &["secret_missing 37"]),
+    ("env:TOKEN_OF_ANA", "env:SHORT", &["secret_too_short 37"]),
+    ("env:TOKEN_OF_ANA", "env:SAME", &["secret_too_short 37", "key_shared 37"]),
+    (
+        "[[operator]]",
+        "[[operator]]\nname = \"ana\"\ntoken = \"env:TOKEN_OF_ANA\"\nrole = \"viewer\"\n[[operator]]",
+        &["duplicate 40", "key_shared 41"],
+    ),
 ];
 
 #[test]
@@ -211,12 +239,20 @@ fn warnings_do_not_refuse() {
         ("[server]", "exhausted_status = 503", Code::StatusIsRetried),
         ("[route.main]", "verified.on = 2027-01-01", Code::VerifiedInFuture),
         ("[provider.p]", "base_url = \"https://gw.example\"", Code::BaseUrlUnversioned),
+        ("[telemetry]", "otlp_endpoint = \"http://collector.example:4318\"", Code::TracesInClear),
     ] {
         let loaded = parsed(&with(header, lines)).unwrap();
         assert_eq!(loaded.warnings.iter().map(|p| p.code).collect::<Vec<_>>(), [code], "{lines}");
     }
-    let unused = parsed(&BASE.replace("purpose = \"failover\"", "purpose = \"cross_model\"")).unwrap();
-    assert_eq!(codes(&unused.warnings), ["approval_unused 28"]);
+    for purpose in ["cross_model", "planned"] {
+        let text = BASE.replace("purpose = \"failover\"", &format!("purpose = \"{purpose}\""));
+        assert_eq!(codes(&parsed(&text).unwrap().warnings), ["approval_unused 28"]);
+    }
+    let open = BASE.replacen("[[client]]\nname = \"web\"\nkeys = [\"env:WEB\"]\nworkflows = [\"w\"]\n", "", 1);
+    let origins = "[server]\ncors_origins = [\"http://localhost:3000\", \"https://app.example\"]\n";
+    let loaded = parsed(&open.replacen("[server]\n", origins, 1)).unwrap();
+    assert_eq!(codes(&loaded.warnings), ["cors_not_served 2"]);
+    assert_eq!(loaded.settings.server.cors_origins, ["http://localhost:3000", "https://app.example"]);
 }
 
 #[test]
@@ -300,5 +336,15 @@ fn no_problem_carries_a_secret() {
                 assert!(!json.contains("k7k7"), "{json}\n{broken}");
             }
         }
+    }
+}
+
+/// A digest of another form fits no route: what carries it is stale, which `check` says; the file loads all the same.
+#[test]
+fn a_malformed_digest_is_a_warning() {
+    for digest in ["rd1:", "sha256:00", "rd1:ABC"] {
+        let text = with("[route.main]", &format!("verified = {{ on = 2026-11-20, route_digest = \"{digest}\" }}"));
+        let warnings = parsed(&text).unwrap().warnings;
+        assert_eq!(warnings.iter().map(|problem| problem.code).collect::<Vec<_>>(), [Code::InvalidValue], "{digest}");
     }
 }
