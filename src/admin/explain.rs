@@ -1,4 +1,6 @@
-//! `GET /admin/v1/explain?workflow=`: which routes the living process would ask, in what order, and why not the others.
+//! `GET /admin/v1/explain?workflow=&dialect=&header=`: which routes this process would ask for a request, in what order, and why not
+//! the others, in the words of `rubicon explain`. The request, if it is to be a certain one, is the body (with `POST` for clients that
+//! send none with `GET`; neither changes anything). What it holds is never shown.
 
 use std::sync::Arc;
 
@@ -6,21 +8,27 @@ use axum::body::Body;
 use axum::extract::State;
 use http::Request;
 
-use crate::ids::WorkflowId;
+use crate::plan::explain::Ask;
 use crate::relay::app::App;
+use crate::relay::explain::explain as explained;
 
 use super::Answer;
-use super::answer::Problem;
+use super::answer::{Problem, json};
+use super::change::read_body;
 use super::query::Query;
 
-/// The plan of a workflow at this moment.
+/// The plan for a request at this moment.
 pub(super) async fn explain(State(app): State<Arc<App>>, request: Request<Body>) -> Answer {
-    let query = Query::read(request.uri(), &["workflow"])?;
-    let current = app.current();
-    let missing = || Problem::new(400, "workflow_missing", "Say which: ?workflow=NAME.");
-    let name = WorkflowId::new(query.get("workflow").ok_or_else(missing)?);
-    if !current.settings.workflows.contains_key(&name) {
-        return Err(Problem::new(404, "workflow_not_found", "There is no such workflow."));
-    }
-    Err(Problem::new(404, "not_built_yet", "explain is not built yet."))
+    let query = Query::read_with(request.uri(), &["workflow", "dialect"], &["header"])?;
+    let (parts, body) = request.into_parts();
+    let max = app.current().settings.server.max_body_bytes;
+    let body = read_body(body, parts.extensions.get(), max).await?;
+    let ask = Ask {
+        workflow: query.get("workflow").map(str::to_owned),
+        dialect: query.get("dialect").map(str::to_owned),
+        headers: query.all("header").map(str::to_owned).collect(),
+        request: (!body.is_empty()).then_some(body),
+    };
+    let explanation = explained(&app, &*app.control.switches(), &ask);
+    explanation.map(|explanation| json(&explanation)).map_err(|error| Problem::new(400, error.code, error.message))
 }
