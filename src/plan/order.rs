@@ -123,12 +123,12 @@ impl Asker<'_> {
                 Some(Closed::Killed) => seat.reasons.push(Refusal::Killed),
                 Some(Closed::Capacity) => seat.reasons.push(Refusal::Capacity),
                 Some(Closed::FailoverLimit) => seat.reasons.push(Refusal::FailoverLimit),
-                Some(Closed::Tripped { until }) => {
-                    if is_elsewhere(index, seat.role) {
-                        seat.reasons.push(Refusal::Tripped);
-                        ready_at = Some(ready_at.map_or(until, |earliest| earliest.min(until)));
-                    }
+                Some(Closed::Tripped { until }) if is_elsewhere(index, seat.role) => {
+                    seat.reasons.push(Refusal::Tripped);
+                    ready_at = Some(ready_at.map_or(until, |earliest| earliest.min(until)));
                 }
+                // Nowhere else to go.
+                Some(Closed::Tripped { .. }) => {}
             }
         }
         let is_main = |seat: &&Seat| seat.role != Role::Alternate;
