@@ -22,7 +22,8 @@ pub(super) fn find(finder: &mut Finder<'_>) {
     let further = further(settings);
     expiring(&further, finder);
     for provider in settings.providers.values() {
-        let what = if provider.api_key.is_some() { "address, key and models were" } else { "address and models were" };
+        let what =
+            if provider.credential().is_some() { "address, key and models were" } else { "address and models were" };
         let message = format!("{what} not tried: `check` calls nobody");
         finder.push(Severity::Info, Code::CredentialsNotTried, format!("provider.{}", provider.name), message);
     }
@@ -199,7 +200,7 @@ fn of_primary(route: &RouteSettings) -> Vec<LiveCheck> {
 }
 
 fn basics(route: &RouteSettings) -> Vec<LiveCheck> {
-    let key = if route.provider.api_key.is_some() { "the key is accepted" } else { "the address answers" };
+    let key = if route.provider.credential().is_some() { "the key is accepted" } else { "the address answers" };
     let model = route.model.as_ref().map_or_else(
         || "the models that callers name exist there".to_owned(),
         |_| "the model sent upstream exists there".to_owned(),

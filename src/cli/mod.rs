@@ -8,8 +8,11 @@
 pub mod check;
 pub mod demo;
 pub mod explain;
+pub mod failover;
 pub mod init;
 pub mod mock;
+pub mod operator;
+pub mod route;
 pub mod serve;
 
 use std::io::Write as _;
@@ -53,6 +56,8 @@ pub enum Command {
     Check(check::CheckArgs),
     Explain(explain::ExplainArgs),
     Serve(serve::ServeArgs),
+    Route(route::RouteArgs),
+    Failover(failover::FailoverArgs),
     Demo(demo::DemoArgs),
     Mock(mock::MockArgs),
 }
@@ -64,6 +69,8 @@ pub async fn run(cli: Cli) -> ExitCode {
         Command::Check(args) => check::run(&args, &environment, UnixMillis::now(), &mut std::io::stdout()),
         Command::Explain(args) => explain::run(&args),
         Command::Serve(args) => serve::run(args).await,
+        Command::Route(args) => route::run(args).await,
+        Command::Failover(args) => failover::run(args).await,
         Command::Demo(args) => demo::run(args).await,
         Command::Mock(args) => mock::run(args).await,
     }
@@ -101,6 +108,10 @@ mod tests {
             ("rubicon nonsense", 2),
             ("rubicon check --nonsense", 2),
             ("rubicon init --stdout -o f.toml", 2),
+            ("rubicon route kill", 2),
+            ("rubicon route kill a", 2),
+            ("rubicon route restore a --reason x --url http://localhost:1 -c f.toml", 2),
+            ("rubicon failover enable", 2),
             ("rubicon explain --nonsense", 2),
             ("rubicon --help", 0),
             ("rubicon check --help", 0),
@@ -110,6 +121,9 @@ mod tests {
             assert_eq!(error.exit_code(), code, "{line}");
         }
         for line in [
+            "rubicon route list",
+            "rubicon route kill a --reason x -c f.toml",
+            "rubicon failover disable --reason x --workflow w",
             "rubicon explain -w w -H a:b -H c:d --request - --json",
             "rubicon check",
             "rubicon check -c f.toml --json",

@@ -13,6 +13,8 @@ mod keys_doc;
 mod keys_table;
 mod nearest;
 mod node;
+pub mod outside;
+pub mod passthrough;
 mod problem;
 mod raw;
 pub mod secret;
@@ -21,6 +23,7 @@ pub mod settings;
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
+pub mod token_file;
 
 use std::io::{self, IsTerminal as _, Read as _};
 use std::path::Path;

@@ -9,7 +9,9 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::config::settings::Settings;
+use crate::clock::UnixMillis;
+use crate::config::settings::{Settings, StoreSettings};
+use crate::control::Control;
 use crate::ids::RouteId;
 use crate::upstream::{Upstream, connect};
 
@@ -29,6 +31,8 @@ pub struct Current {
     pub clients: Clients,
     /// 1 for the configuration of the start, one more after each reload.
     pub generation: u64,
+    /// When it came into force.
+    pub loaded_at: UnixMillis,
 }
 
 /// The relay.
@@ -36,6 +40,8 @@ pub struct Current {
 pub struct App {
     current: ArcSwap<Current>,
     tls: rustls::ClientConfig,
+    /// What operators switched off, and who issued which state.
+    pub control: Control,
     /// Times to first output.
     pub observed: Observations,
     /// Operations by id.
@@ -55,9 +61,15 @@ impl App {
     /// Builds the shared state.
     ///
     /// # Errors
-    /// When TLS can't be set up at all.
+    /// When TLS can't be set up at all, or the control store can't be opened.
     pub fn new(settings: Arc<Settings>) -> Result<Self, String> {
         let tls = connect::tls_config()?;
+        let store = match &settings.server.store {
+            StoreSettings::Memory => None,
+            StoreSettings::Redb(path) => Some(path.as_path()),
+        };
+        let loaded_at = UnixMillis::now();
+        let control = Control::open(store, loaded_at).map_err(|error| error.to_string())?;
         let in_flight = settings.server.max_in_flight.min(Semaphore::MAX_PERMITS);
         let upstreams = settings
             .routes
@@ -66,8 +78,9 @@ impl App {
             .collect();
         let clients = Clients::new(&settings);
         Ok(Self {
-            current: ArcSwap::from_pointee(Current { settings, upstreams, clients, generation: 1 }),
+            current: ArcSwap::from_pointee(Current { settings, upstreams, clients, generation: 1, loaded_at }),
             tls,
+            control,
             observed: Observations::default(),
             operations: Operations::default(),
             idempotency: Idempotency::default(),
@@ -101,7 +114,8 @@ impl App {
             .collect();
         let clients = Clients::new(&settings);
         let generation = old.generation + 1;
-        self.current.store(Arc::new(Current { settings, upstreams, clients, generation }));
+        let loaded_at = UnixMillis::now();
+        self.current.store(Arc::new(Current { settings, upstreams, clients, generation, loaded_at }));
     }
 
     /// New requests get 503 from now on.

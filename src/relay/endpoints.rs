@@ -12,8 +12,8 @@ use crate::ids::OperationId;
 use crate::protocol::Dialect;
 
 use super::app::App;
-use super::handler::{Answer, Refusal, denied};
-use super::operations::{Operation, Operations};
+use super::intake::{Answer, Refusal, denied};
+use super::operations::{Operation, Operations, View};
 
 fn json(status: StatusCode, value: &impl serde::Serialize) -> Answer {
     let body = serde_json::to_vec(value).unwrap_or_default();
@@ -49,13 +49,19 @@ fn find_operation(
     headers: &HeaderMap,
     uri: &http::Uri,
     id: Result<Path<String>, PathRejection>,
-) -> Result<Arc<Operation>, Refusal> {
+) -> Result<(Arc<Operation>, bool), Refusal> {
     let caller = app.current().clients.find(headers, uri).map_err(denied)?;
     // An id that is not UTF-8 was never given out.
     let id = id.map_or_else(|_| String::new(), |Path(id)| id);
-    app.operations
-        .get(&caller.tenant, &OperationId::new(&id))
+    let operation = app.operations.get(&caller.tenant, &OperationId::new(&id));
+    operation
+        .map(|operation| (operation, caller.show_routes))
         .ok_or_else(|| Refusal::new(404, "operation_not_found", "There is no such operation."))
+}
+
+fn shown(operation: &Operation, show_routes: bool) -> View {
+    let view = operation.view();
+    if show_routes { view } else { view.without_routes() }
 }
 
 /// `GET /v1/operations/{id}`.
@@ -65,7 +71,7 @@ pub async fn operation(
     request: Request<axum::body::Body>,
 ) -> Answer {
     match find_operation(&app, request.headers(), request.uri(), id) {
-        Ok(operation) => json(StatusCode::OK, &operation.view()),
+        Ok((operation, show_routes)) => json(StatusCode::OK, &shown(&operation, show_routes)),
         Err(refusal) => refusal.into_response(Dialect::ChatCompletions),
     }
 }
@@ -77,11 +83,11 @@ pub async fn stop(
     request: Request<axum::body::Body>,
 ) -> Answer {
     match find_operation(&app, request.headers(), request.uri(), id) {
-        Ok(operation) => {
+        Ok((operation, show_routes)) => {
             if Operations::stop(&operation) {
                 tracing::info!(operation = %operation.id, "stop asked for");
             }
-            json(StatusCode::OK, &operation.view())
+            json(StatusCode::OK, &shown(&operation, show_routes))
         }
         Err(refusal) => refusal.into_response(Dialect::ChatCompletions),
     }
@@ -119,6 +125,7 @@ pub async fn method_not_allowed(request: Request<axum::body::Body>) -> Answer {
     Refusal::new(405, "method_not_allowed", message).into_response(dialect_of(request.uri().path()))
 }
 
-fn dialect_of(path: &str) -> Dialect {
+/// Whose errors are written for a path that no dialect's call is behind.
+pub(super) fn dialect_of(path: &str) -> Dialect {
     if path.starts_with("/v1/messages") { Dialect::AnthropicMessages } else { Dialect::ChatCompletions }
 }

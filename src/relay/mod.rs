@@ -1,8 +1,8 @@
 //! Drives one client request; the only room that sees all the others.
 //!
-//! `handler.rs` takes the request in (`auth.rs`, limits, contract), `operation.rs` runs its attempts, `stream.rs` and `answer.rs` are
+//! `handler.rs` takes the request in (`auth.rs`, `intake.rs`, contract), `operation.rs` runs its attempts, `stream.rs` and `answer.rs` are
 //! one attempt each (streamed, whole; `read.rs` and `waits.rs` are what they read and wait with), `emit.rs` joins the driver to the
-//! response body (`endpoints.rs` is everything that generates nothing), `client_body.rs` writes that body and aborts it where it must, over `transport.rs` and `client_io.rs`, the
+//! response body (`endpoints.rs` is everything that generates nothing, `passthrough.rs` what goes to a provider as it is), `client_body.rs` writes that body and aborts it where it must, over `transport.rs` and `client_io.rs`, the
 //! client's connection. `report.rs` notes what happens, `outward.rs` says what a caller is told. `app.rs` holds what outlives a request: `operations.rs`,
 //! `idempotency.rs`, `observe.rs`.
 
@@ -16,10 +16,12 @@ pub mod endpoints;
 pub mod explain;
 pub mod handler;
 pub mod idempotency;
+pub mod intake;
 pub mod observe;
 pub mod operation;
 pub mod operations;
 pub mod outward;
+pub mod passthrough;
 mod read;
 mod report;
 pub mod stream;

@@ -21,6 +21,7 @@ use crate::classify::{self, Class, Context, Evidence, Verdict};
 use crate::clock::{Instant, UnixMillis};
 use crate::config::settings::{RouteSettings, WorkflowSettings};
 use crate::contract::Contract;
+use crate::gate::Gate as _;
 use crate::ids::RouteId;
 use crate::plan::{self, Plan, Role};
 use crate::protocol::Dialect;
@@ -189,9 +190,21 @@ impl Run {
                             return self.stopped().await;
                         }
                     }
+                    // After the wait: an operator may have closed it meanwhile.
+                    if self.is_closed(candidate) {
+                        return self.refuse(Stop::NoEligibleFallback, failed.verdict.class, &failed.verdict).await;
+                    }
                 }
             }
         }
+    }
+
+    /// Whether an operator has closed a candidate since the plan was made.
+    fn is_closed(&self, candidate: usize) -> bool {
+        let switches = self.job.app.control.switches();
+        let another = self.job.plan.candidates.get(candidate).is_some_and(|candidate| candidate.role != Role::Primary);
+        switches.killed.contains_key(&self.route(candidate).name)
+            || (another && switches.failover_off(&self.job.workflow.name))
     }
 
     /// The first attempt is bounded by the attempts and the cost only.
@@ -323,7 +336,7 @@ impl Run {
             if let Some(value) = from.get(CONTENT_TYPE) {
                 headers.insert(CONTENT_TYPE, value.clone());
             }
-            if let Some(value) = from.get("x-request-id").or_else(|| from.get("request-id")) {
+            if let Some(value) = crate::upstream::request_id(from) {
                 headers.insert(HeaderName::from_static("rubicon-provider-request-id"), value.clone());
             }
             headers.insert(
@@ -369,7 +382,7 @@ impl Run {
             now: UnixMillis::now(),
         };
         let mut verdict = classify::classify(evidence, &context);
-        if let Some(key) = &self.route(candidate).provider.api_key {
+        if let Some(key) = self.route(candidate).provider.credential() {
             verdict.said.mask_exactly(key.expose());
         }
         verdict

@@ -18,7 +18,7 @@ impl Run {
     pub(super) fn attempt_began(&self, candidate: usize) {
         let view = AttemptView {
             number: self.budget.attempts,
-            route: self.job.show_routes.then(|| self.route(candidate).name.clone()),
+            route: Some(self.route(candidate).name.clone()),
             started_ms: self.since_admission(),
             ended_ms: None,
             outcome: None,

@@ -2,13 +2,18 @@
 //! One binary, so that the workspace links once.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 
+mod admin;
 mod answers;
+mod azure;
 mod bad_input;
+mod bedrock;
 mod bounds;
 mod budgets;
 mod bytes;
 mod capabilities;
 mod child;
+mod conditions;
+mod control_cli;
 mod cuts;
 mod demo;
 mod endings;
@@ -16,9 +21,12 @@ mod examples;
 mod failures;
 mod harness;
 mod holds;
+mod kill;
 mod leaving;
 mod lockstep;
 mod operations;
+mod operators;
+mod passthrough;
 mod plain_http;
 mod raw;
 mod refusals;

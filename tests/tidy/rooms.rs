@@ -26,21 +26,41 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("contract", &["config", "ids", "protocol"]),
     ("gate", &["classify", "clock", "config", "ids"]),
     ("plan", &["clock", "config", "contract", "gate", "ids", "protocol"]),
+    // Switches and journal: the gate's words, a file of its own; it knows neither requests nor configuration.
+    ("control", &["clock", "gate", "ids"]),
     ("attempt", &["classify", "clock", "config", "plan", "protocol"]),
     ("check", &["clock", "config", "ids", "plan"]),
-    ("upstream", &["classify", "config", "contract", "protocol"]),
+    ("upstream", &["classify", "clock", "config", "contract", "protocol"]),
     (
         "relay",
         &[
-            "attempt", "boundary", "classify", "clock", "config", "contract", "gate", "ids", "plan", "protocol",
-            "reply", "upstream", "wire",
+            "attempt", "boundary", "classify", "clock", "config", "contract", "control", "gate", "ids", "plan",
+            "protocol", "reply", "upstream", "wire",
         ],
     ),
     ("telemetry", &["config"]),
-    ("serve", &["config", "relay"]),
+    ("admin", &["clock", "config", "control", "ids", "relay"]),
+    ("serve", &["admin", "config", "relay"]),
     ("mock", &["clock"]),
     ("demo", &["clock", "config", "mock", "serve", "wire"]),
-    ("cli", &["attempt", "check", "clock", "config", "contract", "demo", "gate", "mock", "plan", "serve", "telemetry"]),
+    (
+        "cli",
+        &[
+            "attempt",
+            "check",
+            "clock",
+            "config",
+            "contract",
+            "demo",
+            "gate",
+            "mock",
+            "plan",
+            "relay",
+            "serve",
+            "telemetry",
+            "upstream",
+        ],
+    ),
 ];
 
 /// What names a runtime, a socket, a file, a process, a clock reading, a random source or a log.

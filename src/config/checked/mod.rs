@@ -7,12 +7,14 @@ mod admin;
 mod approval;
 mod provider;
 mod route;
-mod secrets;
+pub(super) mod secrets;
 mod server;
 mod url;
 mod workflow;
 
 use std::collections::BTreeSet;
+
+pub(super) use admin::ADMIN_LISTEN;
 
 use super::Sources;
 use super::nearest;
