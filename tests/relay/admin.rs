@@ -35,7 +35,7 @@ async fn every_path_asks_for_a_token_and_a_role() {
         (Method::GET, "/admin/v1/journal/head", reads),
         (Method::GET, "/admin/v1/journal/verify", reads),
         (Method::GET, "/admin/v1/config", reads),
-        (Method::GET, "/admin/v1/explain", [401, 401, 400, 400, 400]),
+        (Method::GET, "/admin/v1/explain", reads),
         (Method::GET, "/metrics", reads),
         (Method::GET, "/healthz", [200; 5]),
         (Method::GET, "/admin/v1/nothing", [404; 5]),

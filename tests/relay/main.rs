@@ -18,6 +18,7 @@ mod cuts;
 mod demo;
 mod endings;
 mod examples;
+mod explain;
 mod failures;
 mod harness;
 mod holds;

@@ -39,7 +39,7 @@ const ROOMS: &[(&str, &[&str])] = &[
         ],
     ),
     ("telemetry", &["config"]),
-    ("admin", &["clock", "config", "control", "ids", "relay"]),
+    ("admin", &["clock", "config", "control", "ids", "plan", "relay"]),
     ("serve", &["admin", "config", "relay"]),
     ("mock", &["clock"]),
     ("demo", &["clock", "config", "mock", "serve", "wire"]),
