@@ -20,10 +20,10 @@
 //! | [`classify`] | one class for each failure, and the wait it asks for | yes |
 //! | [`boundary`] | may we still change our mind? the state machine and its hold | yes |
 //! | [`reply`] | what a caller is told, printed by each dialect in its own shape | yes |
-//! | [`config`] | the file, all its problems, the checked settings | |
+//! | [`config`] | the file and what it includes, all problems, the checked settings, what differs between two loads | |
 //! | [`admin`] | the operators' listener: tokens, roles, switches, the journal | |
 //! | [`check`] | failovers that can never act, what is off and why, what ends soon, what nobody tried | |
-//! | [`serve`] | composition root: listener, connections, numbered shutdown | |
+//! | [`serve`] | composition root: listener, connections, CORS, reload, numbered shutdown | |
 //! | [`cli`], [`demo`], [`mock`] | subcommands, the demo's scenes, the scripted provider | |
 //! | [`telemetry`] | log lines | |
 //! | [`ids`], [`clock`], [`class`] | words below every room: names, time, failure classes | |

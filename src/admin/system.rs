@@ -27,6 +27,7 @@ pub(super) async fn config(State(app): State<Arc<App>>, request: Request<Body>) 
         "generation": current.generation,
         "loaded_at": current.loaded_at,
         "store_writable": app.control.is_writable(),
+        "reload": app.reload_status(),
     })))
 }
 

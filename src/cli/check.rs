@@ -72,7 +72,7 @@ fn json(ok: bool, report: &Report, out: &mut dyn Write) -> std::io::Result<()> {
 fn human(file: &str, report: &Report, out: &mut dyn Write) -> std::io::Result<()> {
     let problems = &report.problems;
     for problem in problems {
-        writeln!(out, "{}", super::line_of(problem))?;
+        writeln!(out, "{problem}")?;
     }
     lists(report, out)?;
     let count = |severity| problems.iter().filter(|problem| problem.severity == severity).count();

@@ -124,7 +124,7 @@ pub fn offline(
     let loaded = match config::load(&args.config, env, now) {
         Ok(loaded) => loaded,
         Err(problems) => {
-            problems.iter().for_each(|problem| complain(&super::line_of(problem)));
+            problems.iter().for_each(|problem| complain(&problem.to_string()));
             return ExitCode::FAILURE;
         }
     };

@@ -81,19 +81,12 @@ fn environment(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// `file:line: severity: key: message [code]`, the form that editors jump to. Parts that are absent are left out.
-fn line_of(problem: &Problem) -> String {
-    let place = if problem.line > 0 { format!("{}:{}", problem.file, problem.line) } else { problem.file.clone() };
-    let key = if problem.key.is_empty() { String::new() } else { format!("{}: ", problem.key) };
-    format!("{place}: {}: {key}{} [{}]", problem.severity.name(), problem.message, problem.code.name())
-}
-
 /// Prints problems for people to stderr, as `serve` does.
 fn complain(problems: &[Problem]) {
     let mut out = std::io::stderr().lock();
     for problem in problems {
         // Nobody can be told that stderr is gone.
-        let _ = writeln!(out, "{}", line_of(problem));
+        let _ = writeln!(out, "{problem}");
     }
 }
 

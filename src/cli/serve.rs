@@ -10,7 +10,8 @@ use std::process::ExitCode;
 use clap::Args;
 
 use crate::clock::UnixMillis;
-use crate::config::{self, Loaded, Severity};
+use crate::config::{self, Loaded, Seen, Severity};
+use crate::serve::reload::Reload;
 
 const ABOUT: &str = "\
 Runs the relay. A config with an error does not start it; what `rubicon check` finds beyond that is
@@ -27,11 +28,28 @@ WHAT IT SERVES, on [server] listen (127.0.0.1:8080):
   DELETE /v1/operations/ID         stops it
   GET  /healthz  /readyz           200 while it runs; 503 on readyz once it shuts down
 
+Where there is an [[operator]], on [server] admin_listen (127.0.0.1:8081, loopback only), with an
+operator's token as Authorization: Bearer:
+
+  GET  /admin/v1/routes            how each route stands; POST …/ROUTE/kill and …/ROUTE/restore
+  GET  /admin/v1/failover          POST …/disable and …/enable, for all or for one workflow
+  GET  /admin/v1/operations        of all tenants
+  GET  /admin/v1/journal           who switched what, and why; …/head, …/verify
+  GET  /admin/v1/config            which configuration is in force
+  GET  /metrics                    Prometheus; without a token where [server] metrics_open is set
+From a shell: `rubicon route` and `rubicon failover`.
+
 A request belongs to the workflow that the header Rubicon-Workflow names, else to the one whose
 `models` has its model, else to the only one that the caller may use.
 
 SIGTERM or SIGINT: no new work; running streams get [server] shutdown_grace_ms; what is left is cut
 with an error frame. A second one: now. Log lines go to stderr, as [log] says.
+
+SIGHUP, or a changed file with --watch: the config and what it includes is loaded anew, `file:`
+secrets too (`env:` keeps the values of the start). A file with an error changes nothing: the log
+says what is wrong, line by line, and the old one serves on. A good one holds for new requests;
+what runs keeps what it began with. [server] listen, admin_listen and store, [log] and [telemetry]
+wait for a restart, and a warning names each key that differs.
 
 Exit codes: 0 shut down in order, 1 the config or the address cannot be used.";
 
@@ -42,6 +60,9 @@ pub struct ServeArgs {
     /// The config file
     #[arg(short, long, value_name = "FILE", default_value = "rubicon.toml")]
     pub config: PathBuf,
+    /// Load the config anew when it, a file that it includes or a `file:` secret changes
+    #[arg(long)]
+    pub watch: bool,
     /// Print {"listening": …} to stdout once it listens, for programs
     #[arg(long)]
     pub json: bool,
@@ -49,7 +70,7 @@ pub struct ServeArgs {
 
 /// Loads the config and serves until it is told to stop.
 pub async fn run(args: ServeArgs) -> ExitCode {
-    let loaded = match load(&args) {
+    let (loaded, seen) = match load(&args) {
         Ok(loaded) => loaded,
         Err(code) => return code,
     };
@@ -72,7 +93,9 @@ pub async fn run(args: ServeArgs) -> ExitCode {
             println!("{}", serde_json::json!({ "listening": url(address), "admin": admin.map(url) }));
         }
     };
-    match crate::serve::run::run(loaded.settings, started).await {
+    let secrets = loaded.secrets;
+    let reload = Reload { config: args.config, env: super::environment, watch: args.watch, seen, secrets };
+    match crate::serve::run::run(loaded.settings, reload, started).await {
         Ok(_) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("rubicon serve: {error}");
@@ -81,16 +104,17 @@ pub async fn run(args: ServeArgs) -> ExitCode {
     }
 }
 
-/// The config, or the exit code after its problems were printed.
-fn load(args: &ServeArgs) -> Result<Loaded, ExitCode> {
+/// The config and what was read of it, or the exit code after its problems were printed.
+fn load(args: &ServeArgs) -> Result<(Loaded, Vec<Seen>), ExitCode> {
     let now = UnixMillis::now();
-    match config::load(&args.config, &super::environment, now) {
+    let (result, seen) = config::load_seen(&args.config, &super::environment, now);
+    match result {
         Ok(loaded) => {
             super::complain(&loaded.warnings);
             let mut findings = crate::check::findings(&loaded, now);
             findings.retain(|finding| finding.severity != Severity::Info);
             super::complain(&findings);
-            Ok(loaded)
+            Ok((loaded, seen))
         }
         Err(problems) => {
             super::complain(&problems);

@@ -34,7 +34,7 @@ pub(super) enum Kind {
     Text,
     /// Non-empty strings.
     Texts,
-    /// A route's name; a table of shares is not built yet.
+    /// A route's name, or an array of tables with the keys below it: a planned split.
     RouteOrSplit,
     /// `env:NAME` or `file:PATH`.
     Secret,
@@ -135,7 +135,7 @@ impl Key {
             let is_leaf = above == self.path;
             match KEYS.iter().find(|key| key.path == above).map(|key| key.kind) {
                 Some(Kind::Named) if !is_leaf => written.push_str(".NAME"),
-                Some(Kind::Tables) if !is_leaf => written.push_str("[]"),
+                Some(Kind::Tables | Kind::RouteOrSplit) if !is_leaf => written.push_str("[]"),
                 _ => {}
             }
         }
@@ -149,7 +149,8 @@ impl Key {
             Kind::Table => "table".into(),
             Kind::Named => "tables by name".into(),
             Kind::Tables => "array of tables".into(),
-            Kind::Text | Kind::RouteOrSplit => "string".into(),
+            Kind::Text => "string".into(),
+            Kind::RouteOrSplit => "string, or array of tables".into(),
             Kind::Texts => "array of strings".into(),
             Kind::Secret => "`env:NAME` or `file:PATH`".into(),
             Kind::Secrets => "array of `env:NAME` or `file:PATH`".into(),
@@ -196,7 +197,8 @@ mod tests {
             assert!(seen.insert(key.path), "{} twice", key.path);
             if let Some((parent, _)) = key.path.rsplit_once('.') {
                 let parent = KEYS.iter().find(|key| key.path == parent).expect(key.path);
-                assert!(matches!(parent.kind, Kind::Table | Kind::Named | Kind::Tables), "{}", key.path);
+                let is_table = matches!(parent.kind, Kind::Table | Kind::Named | Kind::Tables | Kind::RouteOrSplit);
+                assert!(is_table, "{}", key.path);
             }
         }
     }
@@ -220,6 +222,7 @@ mod tests {
         for (path, written) in [
             ("provider.kind", "provider.NAME.kind"),
             ("client.keys", "client[].keys"),
+            ("workflow.primary.weight", "workflow.NAME.primary[].weight"),
             ("workflow.envelope.max_attempts", "workflow.NAME.envelope.max_attempts"),
             ("server.listen", "server.listen"),
         ] {

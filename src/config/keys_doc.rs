@@ -8,10 +8,20 @@ use super::problem::Code;
 
 const HEAD: &str = "# Configuration keys\n\n\
 Made from `src/config/keys_table.rs`; do not edit (`RUBICON_UPDATE_DOCS=1 cargo test --lib config::keys_doc`).\n\n\
-Secrets are `env:NAME` (read at start) or `file:PATH` (read at every load, one trailing line end removed); paths are\n\
-relative to the config file. Keys not listed are refused (`unknown_key`), those marked *not built yet* too\n\
+Secrets are `env:NAME` (the environment that the process was started with) or `file:PATH` (read at every load, one trailing\n\
+line end removed); paths are relative to the config file, those written in an included file too. Keys not listed are refused (`unknown_key`), those marked *not built yet* too\n\
 (`not_built_yet`); nothing is accepted in silence. *Note* keys are for people and change nothing. Names of providers,\n\
 routes, workflows and clients are 1–64 of `A-Z a-z 0-9 _ - .`.\n\n\
+## Loading anew\n\n\
+`SIGHUP` loads the file and what it includes anew; `rubicon serve --watch` does so by itself when one of them or a `file:`\n\
+secret changes, looked at once a second. A file with an error changes nothing: every problem is logged with file, line and\n\
+key, and the relay goes on as it was. A good one holds for every request that comes after it; a running one keeps what it\n\
+began with, to its end and for its retries. What was measured and switched survives: times to first output, breakers, budgets,\n\
+kill switches, idempotency keys, operations; it is kept by name, so a renamed route begins anew. `server.listen`,\n\
+`server.admin_listen`, `server.store`, `log.*` and `telemetry.*` need a restart: their old values stay, with a warning that\n\
+names each (`needs_restart`), and the rest of the file takes effect. To rotate a client's key, add the new one to its `keys`,\n\
+load, move the callers, remove the old one, load: streams that began with it go on, new requests get 401.\n\n\
+## Keys\n\n\
 | key | type | default | unit | meaning |\n| --- | --- | --- | --- | --- |\n";
 
 /// The whole document: a table of all keys, and one of the problem codes.

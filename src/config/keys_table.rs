@@ -41,6 +41,15 @@ const fn usd(path: &'static str, min: f64, unit: &'static str, default: Default,
 }
 
 const NETWORK: Kind = Choice(&[Word("private", true), Word("public", true)]);
+const INCLUDED: Kind = Choices(&[
+    Word("workflow", true),
+    Word("route", true),
+    Word("provider", true),
+    Word("approval", true),
+    Word("client", true),
+    Word("operator", true),
+    Word("tool", false),
+]);
 const PER_MILLION: &str = "USD per million tokens";
 const ANY: Default = Absent("any");
 const NOT_STATED: Default = Absent("not stated");
@@ -62,12 +71,12 @@ pub(super) const KEYS: &[Key] = &[
     key("server.store", Text, Absent("`redb:data/rubicon.redb` where there is an `[[operator]]`, else `memory`"), "Where what must survive a restart is kept: `redb:PATH` or `memory`."),
     int("server.memory_bytes", 64 * MIB, 1 << 50, "bytes", Absent("half the machine's or the cgroup's"), "Memory of the process over which new work is shed with 503."),
     key("server.metrics_open", Flag, FlagDefault(false), "`/metrics` on the admin side without an operator's token."),
-    key("server.cors_origins", Texts, NONE, "Origins that get CORS headers."),
+    key("server.cors_origins", Texts, NONE, "Origins that get CORS headers, `https://app.example` (scheme, host, port; no path, no `*`): their pages may call this relay, with a key of their own."),
     key("server.retry", Table, Empty, "What attempts after the first may add to the traffic, in any 10 s and by the route that was first asked: the larger of both."),
     key("server.retry.share", Number { min: 0.0, max: 10.0, unit: "of the requests" }, Absent("0.2"), "A share of the requests."),
     int("server.retry.min_per_second", 0, 1_000_000, "attempts", IntDefault(5), "Always allowed."),
     key("telemetry", Table, Empty, "Traces."),
-    key("telemetry.otlp_endpoint", Text, Absent("no traces"), "Base URL of an OTLP/HTTP collector, such as `http://127.0.0.1:4318`."),
+    key("telemetry.otlp_endpoint", Text, Absent("no traces"), "Base URL of an OTLP/HTTP collector, such as `http://127.0.0.1:4318`. Plain http is allowed, as collectors usually stand beside the relay; beyond loopback a warning says so."),
     // ---- log ----
     key("log", Table, Empty, "The log."),
     key("log.format", Choice(&[Word("text", true), Word("json", true)]), Absent("`text` on a terminal, else `json`"), "For people, or JSON lines."),
@@ -84,7 +93,7 @@ pub(super) const KEYS: &[Key] = &[
     // ---- operator ----
     key("operator", Tables, Absent("the admin side is off"), "Who may use the admin side."),
     key("operator.name", Text, Required, "The operator's name, as journaled."),
-    key("operator.token", Secret, Required, "Sent as `Authorization: Bearer`."),
+    key("operator.token", Secret, Required, "Sent as `Authorization: Bearer`; at least 16 characters."),
     key("operator.role", Choice(&[Word("viewer", true), Word("operator", true), Word("approver", true)]), Required, "A viewer reads; an operator kills and disables, too; an approver restores and enables, too."),
     // ---- provider ----
     key("provider", Named, NONE, "An account at a vendor's endpoint."),
@@ -109,7 +118,7 @@ pub(super) const KEYS: &[Key] = &[
     key("route.model", Text, Absent("the request's own"), "The model's name sent upstream; azure-openai: the deployment's."),
     key("route.model_class", Text, NOT_STATED, "For `requires.model_classes`."),
     key("route.region", Text, NOT_STATED, "For `requires.regions`."),
-    key("route.dialects", Choices(&[Word("chat-completions", true), Word("anthropic-messages", true), Word("responses", false), Word("gemini", false)]), Absent("what the provider's kind speaks"), "Dialects it serves. bedrock: `anthropic-messages` where `base_url` ends in `/anthropic`, else `chat-completions`."),
+    key("route.dialects", Choices(&[Word("chat-completions", true), Word("anthropic-messages", true), Word("responses", true), Word("gemini", false)]), Absent("what the provider's kind speaks"), "Dialects it serves. bedrock: `anthropic-messages` where `base_url` ends in `/anthropic`, else `chat-completions`."),
     key("route.capabilities", Texts, NOT_STATED, "What it can do: `text`, `image`, `tools`, `json_schema`, `web_search`, `beta:<value>` … A failover route must state them."),
     int("route.context_tokens", 1, 1_000_000_000, "tokens", NOT_STATED, "Size of the context."),
     int("route.max_output_tokens", 1, 100_000_000, "tokens", Absent("4096"), "For cost estimates where the request has none."),
@@ -148,7 +157,9 @@ pub(super) const KEYS: &[Key] = &[
     int("workflow.version", 1, 9_007_199_254_740_991, "", IntDefault(1), "Shown in events."),
     key("workflow.owner", Text, NONE, "Whose it is; shown in events."),
     key("workflow.models", Texts, NONE, "A request whose `model` is one of these belongs to this workflow."),
-    key("workflow.primary", RouteOrSplit, Required, "The route that is asked first, or a planned split: `[{ route = \"a\", weight = 90 }, …]`; each further member needs a `planned` approval."),
+    key("workflow.primary", RouteOrSplit, Required, "The route that is asked first, or a planned split: `[{ route = \"a\", weight = 90 }, …]`; each further member needs a `planned` approval. Two members or more."),
+    key("workflow.primary.route", Text, Required, "A member's route."),
+    int("workflow.primary.weight", 1, 1_000_000, "", Required, "Its share of the sum of all weights."),
     key("workflow.equivalents", Texts, NONE, "Other routes for the same model contract, in order."),
     key("workflow.alternates", Texts, NONE, "Routes to other approved models, in order."),
     key("workflow.commit", Choice(&[Word("first_visible", true), Word("tool_call_complete", false), Word("validated", false)]), TextDefault("first_visible"), "When an attempt is committed."),
@@ -199,5 +210,7 @@ pub(super) const KEYS: &[Key] = &[
     key("approval.route_digest", Text, Absent("not compared"), "`rd1:…` of the route as it was approved; `check` prints it."),
     // ---- elsewhere ----
     later("tool", "tables by name", "Tools of the execution ledger, with all keys below."),
-    later("include", "array of tables", "Further files and what they may decide."),
+    key("include", Tables, NONE, "Further files, so that what one team owns stands apart from what it may not decide. An included file includes nothing itself; the same name in two files is an error."),
+    key("include.path", Text, Required, "A file, or files by `*` in the last part (`workflows/*.toml`; a leading dot is not matched), in the order of their names. At most 256 files and 8 MiB in all."),
+    key("include.allow", INCLUDED, Required, "The tables that they may hold; any other is refused. `server`, `log`, `telemetry` and `include` stand in the config itself."),
 ];

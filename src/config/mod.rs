@@ -4,10 +4,13 @@
 //! `checked/` (names resolve, secrets are read, values agree with each other) → [`Settings`]. What `check`
 //! says beyond that (a config may load and still hold a failover that can never act) is the room [`check`](crate::check)'s. `KEYS.md` documents every key.
 //!
-//! [`parse`] is pure: environment and files come in through [`Sources`]. Only [`load`] touches the disk.
-//! Not here: loading anew on SIGHUP.
+//! [`parse`] is pure: environment and files come in through [`Sources`]. Only [`load`] touches the disk (`disk.rs`), further files
+//! included (`include.rs`). [`changes()`] tells what differs between two loads; when to load anew is `serve`'s business.
 
+mod changes;
 mod checked;
+mod disk;
+mod include;
 mod keys;
 mod keys_doc;
 mod keys_table;
@@ -32,10 +35,15 @@ use toml::de::DeTable;
 
 use crate::clock::UnixMillis;
 
+pub use changes::{Changes, changes, keep_what_needs_a_restart};
+use disk::Disk;
+pub use disk::Seen;
+use include::{Files, NoFiles};
 pub use keys_doc::render as keys_markdown;
 pub(crate) use problem::shown;
 pub use problem::{Code, PROBLEMS_MAX, Problem, Severity};
 use problem::{Places, Problems};
+use raw::Scope;
 use settings::Settings;
 
 /// Largest config file. A config is written by people; what is larger is another file named by mistake.
@@ -50,6 +58,8 @@ pub struct Loaded {
     pub settings: Settings,
     /// What is probably not meant.
     pub warnings: Vec<Problem>,
+    /// One hash of all secrets' values, to see that one changed; `None` where they did not come from [`load`].
+    pub secrets: Option<blake3::Hash>,
     places: Places,
 }
 
@@ -58,7 +68,7 @@ impl Loaded {
     /// where nothing of it is.
     pub fn place(&self, key: &str) -> (String, usize, usize) {
         let (line, column) = self.places.of(key);
-        (self.places.file.clone(), line, column)
+        (self.places.file_of(key).to_owned(), line, column)
     }
 }
 
@@ -76,73 +86,109 @@ pub struct Sources<'s> {
     pub terminal: bool,
 }
 
-/// Reads and checks the file at `path`.
+/// Reads and checks the file at `path`, and what it includes.
 ///
 /// # Errors
 /// All problems found, warnings included, when at least one is an error.
 pub fn load(path: &Path, env: &dyn Fn(&str) -> Option<String>, now: UnixMillis) -> Result<Loaded, Vec<Problem>> {
-    let file = path.display().to_string();
-    let folder = path.parent().unwrap_or(Path::new(""));
-    match read_bounded(path, CONFIG_BYTES_MAX) {
-        Ok(text) => {
-            let terminal = io::stderr().is_terminal();
-            parse(&text, &file, &Sources { folder, env, read: &read_secret_file, now, terminal })
-        }
-        Err(error) => {
-            let message = format!("cannot be read: {}", reason(&error));
-            let (severity, code, key) = (Severity::Error, Code::ConfigUnreadable, String::new());
-            Err(vec![Problem { severity, file, line: 0, column: 0, key, code, message }])
-        }
-    }
+    load_seen(path, env, now).0
 }
 
-/// Checks a config's text; `file` is how problems name it.
+/// [`load`], and every file and folder that was looked at, whether or not the config is good.
+pub fn load_seen(
+    path: &Path,
+    env: &dyn Fn(&str) -> Option<String>,
+    now: UnixMillis,
+) -> (Result<Loaded, Vec<Problem>>, Vec<Seen>) {
+    let disk = Disk::new();
+    let result = load_from(&disk, path, env, now);
+    (result, disk.seen())
+}
+
+fn load_from(
+    disk: &Disk,
+    path: &Path,
+    env: &dyn Fn(&str) -> Option<String>,
+    now: UnixMillis,
+) -> Result<Loaded, Vec<Problem>> {
+    let file = path.display().to_string();
+    let text = disk.config(path).map_err(|error| {
+        let message = format!("cannot be read: {}", reason(&error));
+        let (severity, code, key) = (Severity::Error, Code::ConfigUnreadable, String::new());
+        vec![Problem { severity, file: file.clone(), line: 0, column: 0, key, code, message }]
+    })?;
+    let env = |name: &str| {
+        let value = env(name);
+        disk.note(value.as_deref());
+        value
+    };
+    let read = |path: &Path| disk.secret(path);
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let sources = Sources { folder, env: &env, read: &read, now, terminal: io::stderr().is_terminal() };
+    let mut loaded = parse_with(&text, path, &sources, disk)?;
+    loaded.secrets = Some(disk.secrets());
+    Ok(loaded)
+}
+
+/// Checks a config's text; `file` is how problems name it. It can't include files: for that it is [`load`]ed.
 ///
 /// # Errors
 /// All problems found, warnings included, when at least one is an error.
 pub fn parse(text: &str, file: &str, sources: &Sources<'_>) -> Result<Loaded, Vec<Problem>> {
-    let mut problems = Problems::new(file, text);
+    parse_with(text, Path::new(file), sources, &NoFiles)
+}
+
+fn parse_with(text: &str, path: &Path, sources: &Sources<'_>, files: &dyn Files) -> Result<Loaded, Vec<Problem>> {
+    let file = path.display().to_string();
+    let mut problems = Problems::new(&file, text);
     let (document, syntax_errors) = DeTable::parse_recoverable(text);
-    for error in &syntax_errors {
-        let at = error.span().map_or(0, |span| span.start);
-        problems.error(Code::Syntax, at, "", format!("not TOML: {}", error.message()));
-    }
-    let root = raw::read(document.get_ref(), &mut problems);
+    syntax(&syntax_errors, 0, &mut problems);
+    let scope = Scope { base: 0, allow: None, before: &|_| 0 };
+    let mut children = raw::read(document.get_ref(), &scope, &mut problems);
+    include::add_all(&mut children, path, files, &mut problems);
+    let root = raw::complete(children, &mut problems);
     let settings = checked::build(&root, &mut problems, sources);
-    let mut places = Places { file: file.to_owned(), ..Places::default() };
+    let mut places = Places { file, files: problems.files(), ..Places::default() };
     root.each(&mut |key, at| {
         places.by_key.insert(key.to_owned(), problems.place(at));
     });
     let mut list = problems.finish();
-    if !syntax_errors.is_empty() {
-        drop_followers(&mut list);
-    }
+    drop_followers(&mut list);
     match settings {
         Some(settings) if list.iter().all(|problem| problem.severity != Severity::Error) => {
-            Ok(Loaded { settings, warnings: list, places })
+            Ok(Loaded { settings, warnings: list, places, secrets: None })
         }
         _ => Err(list),
+    }
+}
+
+/// Reports what is not TOML in a text that begins at `base`.
+fn syntax(errors: &[toml::de::Error], base: usize, problems: &mut Problems<'_>) {
+    for error in errors {
+        let at = error.span().map_or(0, |span| span.start);
+        problems.error(Code::Syntax, base + at, "", format!("not TOML: {}", error.message()));
     }
 }
 
 /// After a syntax error the parser has guessed. What stands on the same line, and what depends on the rest of the file being
 /// understood, would mislead; what is wrong with single values elsewhere stays.
 fn drop_followers(list: &mut Vec<Problem>) {
-    let broken: Vec<usize> = list.iter().filter(|problem| problem.code == Code::Syntax).map(|p| p.line).collect();
+    let syntax = list.iter().filter(|problem| problem.code == Code::Syntax);
+    let broken: Vec<(String, usize)> = syntax.map(|problem| (problem.file.clone(), problem.line)).collect();
+    if broken.is_empty() {
+        return;
+    }
     list.retain(|problem| match problem.code {
-        Code::Syntax | Code::TooManyProblems => true,
+        Code::Syntax | Code::TooManyProblems | Code::ConfigUnreadable => true,
         Code::UnknownKey
+        | Code::NotAllowedHere
         | Code::NotBuiltYet
         | Code::WrongType
         | Code::OutOfRange
         | Code::InvalidValue
-        | Code::SecretInline => !broken.contains(&problem.line),
+        | Code::SecretInline => !broken.iter().any(|(file, line)| *file == problem.file && *line == problem.line),
         _ => false,
     });
-}
-
-fn read_secret_file(path: &Path) -> io::Result<String> {
-    read_bounded(path, SECRET_BYTES_MAX)
 }
 
 /// Reads a regular file. Anything else is refused before it is opened: to open a pipe without a writer waits for ever, and a

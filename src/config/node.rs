@@ -178,6 +178,11 @@ impl Node {
         all.into_iter().flatten().map(|(name, node)| (name.as_str(), node))
     }
 
+    /// Whether the child is an array of tables, be it empty.
+    pub(super) fn is_tables(&self, name: &str) -> bool {
+        self.child(name).is_some_and(|child| matches!(child.value, Value::Tables(_)))
+    }
+
     /// An array of tables.
     pub(super) fn tables(&self, name: &str) -> &[Node] {
         match self.child(name).map(|child| &child.value) {

@@ -8,7 +8,7 @@ use crate::clock::UnixMillis;
 
 use super::checked::{ADMIN_LISTEN, secrets};
 use super::secret::Secret;
-use super::{CONFIG_BYTES_MAX, Sources, read_bounded, read_secret_file, reason};
+use super::{CONFIG_BYTES_MAX, SECRET_BYTES_MAX, Sources, read_bounded, reason};
 
 /// Where the config's relay has its admin side: `server.admin_listen`, or the default.
 ///
@@ -33,7 +33,7 @@ pub fn secret(reference: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<S
     let sources = Sources {
         folder: Path::new(""),
         env,
-        read: &read_secret_file,
+        read: &|path| read_bounded(path, SECRET_BYTES_MAX),
         // Nothing here depends on the date.
         now: UnixMillis(0),
         terminal: false,

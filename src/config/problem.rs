@@ -1,12 +1,16 @@
 //! What is wrong with a configuration, and where: [`Problem`], its [`Severity`], the closed list of [`Code`]s, and the
-//! collector that turns byte offsets into lines and columns.
+//! collector that turns byte offsets into files, lines and columns.
 //!
 //! Problems are collected, never thrown: whoever edits a config wants all of them at once. No problem carries a value of
 //! the file unless [`shown`] lets it pass, because a key pasted into the wrong place is still a key.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+
 use serde::{Serialize, Serializer};
 
-/// Problems kept of one file. A file with more is not going to be mended from a list; the last entry says that it was cut.
+/// Problems kept of one config. A config with more is not going to be mended from a list; the last entry says that it was cut.
 pub const PROBLEMS_MAX: usize = 500;
 
 /// How bad.
@@ -77,7 +81,9 @@ macro_rules! codes {
 }
 
 codes! {
-    ConfigUnreadable "config_unreadable" "The config file cannot be read, is no regular file (a pipe, a device), is not UTF-8 or is over 1 MiB."
+    ConfigUnreadable "config_unreadable" "The config or a file that it includes cannot be read, is no regular file (a pipe, a device), is not UTF-8 or is over 1 MiB; or too much is included."
+    IncludeEmpty "include_empty" "An `include` pattern that no file matches."
+    NotAllowedHere "not_allowed_here" "An included file has a table that its `include` does not allow."
     Syntax "syntax" "Not TOML. Other findings on the same line, and those that need the whole file, are left out."
     UnknownKey "unknown_key" "No such key here."
     NotBuiltYet "not_built_yet" "A key or value of the specification that this build does not act on."
@@ -93,18 +99,21 @@ codes! {
     SecretUnreadable "secret_unreadable" "The secret's file cannot be read, is no regular file (a pipe, a device) or is over 64 KiB."
     SecretEmpty "secret_empty" "The variable or file is there and empty."
     SecretInvalid "secret_invalid" "The secret has characters that no header can carry (spaces, line ends, non-ASCII)."
-    KeyShared "key_shared" "Two clients have the same key."
+    SecretTooShort "secret_too_short" "An operator's token of fewer than 16 characters."
+    KeyShared "key_shared" "Two clients, two operators, or a client and an operator have the same key."
     ListenNotLoopback "listen_not_loopback" "Listening beyond loopback without any `[[client]]`."
     AdminNotLoopback "admin_not_loopback" "The admin side beyond loopback, in clear."
     BaseUrlInvalid "base_url_invalid" "A `base_url` that is not scheme, host and path."
     BaseUrlUnversioned "base_url_unversioned" "A `base_url` without a path where `/v1` is usual."
+    CorsNotServed "cors_not_served" "An origin beyond loopback in `cors_origins`, and no `[[client]]`: its pages get 403."
+    TracesInClear "traces_in_clear" "Traces go over plain `http://` beyond loopback."
     PlainHttp "plain_http" "Plain `http://` beyond loopback without `allow_plain_http`."
     HeaderNotAllowed "header_not_allowed" "A header that is never forwarded: credentials, cookies, hop-by-hop, the relay's own."
     DialectNotSpoken "dialect_not_spoken" "The provider's kind does not speak that dialect."
     PassthroughShadows "passthrough_shadows" "A `passthrough` path that would take requests which the relay serves itself."
     CredentialTwice "credential_twice" "`api_key` and `entra_token` at one provider."
     ModelClaimedTwice "model_claimed_twice" "Two workflows claim one model for one client."
-    PrimaryRepeated "primary_repeated" "A workflow's primary is also its equivalent or alternate."
+    PrimaryRepeated "primary_repeated" "A workflow's primary, or a member of its planned split, is also its equivalent or alternate."
     DatesReversed "dates_reversed" "`until` lies before `on`."
     VerifiedInFuture "verified_in_future" "`verified.on` lies in the future."
     ApprovalUnused "approval_unused" "The approved route is not one of that workflow's for that purpose."
@@ -132,6 +141,7 @@ codes! {
     WorkflowUnreachable "workflow_unreachable" "A workflow that no client may call."
     CredentialsNotTried "credentials_not_tried" "Outstanding live check: nobody asked the provider whether key and model are good."
     DigestNotCompared "digest_not_compared" "An approval or verification carries no `route_digest`: whether the route is still the one that was looked at is not compared."
+    NeedsRestart "needs_restart" "A reload found another value of a key that only a restart changes; the old one stays."
     TooManyProblems "too_many_problems" "Over 500 problems; the rest is not listed."
 }
 
@@ -141,26 +151,68 @@ impl Serialize for Code {
     }
 }
 
-/// Collects the problems of one text.
+/// Collects the problems of the config and the files that it includes.
+///
+/// Places are byte offsets into all texts laid end to end, in the order in which they were [added](Self::add): whoever reports
+/// needs no notion of files, and the order of problems is that of the files.
 pub(super) struct Problems<'a> {
-    file: &'a str,
-    text: &'a str,
-    line_starts: Vec<usize>,
-    list: Vec<Problem>,
+    texts: Vec<Text<'a>>,
+    list: Vec<(usize, Problem)>,
 }
 
-impl<'a> Problems<'a> {
-    pub(super) fn new(file: &'a str, text: &'a str) -> Self {
+/// One file's text.
+struct Text<'a> {
+    file: String,
+    text: Cow<'a, str>,
+    /// Offset of its first byte.
+    base: usize,
+    line_starts: Vec<usize>,
+}
+
+impl<'a> Text<'a> {
+    fn new(file: String, text: Cow<'a, str>, base: usize) -> Self {
         let after_newline = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at + 1);
-        Self { file, text, line_starts: std::iter::once(0).chain(after_newline).collect(), list: Vec::new() }
+        let line_starts = std::iter::once(0).chain(after_newline).collect();
+        Self { file, text, base, line_starts }
     }
 
-    /// Line and column, from 1, of a byte offset.
-    pub(super) fn place(&self, offset: usize) -> (usize, usize) {
+    /// Line and column, from 1, of an offset in it.
+    fn place(&self, offset: usize) -> (usize, usize) {
         let line = self.line_starts.partition_point(|start| *start <= offset);
         let start = self.line_starts.get(line.saturating_sub(1)).copied().unwrap_or(0);
         let column = self.text.get(start..offset).map_or(0, |before| before.chars().count());
         (line, column + 1)
+    }
+}
+
+impl<'a> Problems<'a> {
+    pub(super) fn new(file: &str, text: &'a str) -> Self {
+        Self { texts: vec![Text::new(file.to_owned(), Cow::Borrowed(text), 0)], list: Vec::new() }
+    }
+
+    /// Adds the text of an included file. Returns its base, which is to be added to every offset in it.
+    pub(super) fn add(&mut self, file: String, text: String) -> usize {
+        let base = self.texts.last().map_or(0, |last| last.base + last.text.len() + 1);
+        self.texts.push(Text::new(file, Cow::Owned(text), base));
+        base
+    }
+
+    /// Which file (0: the config itself), line and column, from 1, an offset lies in.
+    pub(super) fn place(&self, offset: usize) -> (usize, usize, usize) {
+        let at = self.texts.partition_point(|text| text.base <= offset).saturating_sub(1);
+        let (line, column) = self.texts.get(at).map_or((0, 0), |text| text.place(offset.saturating_sub(text.base)));
+        (at, line, column)
+    }
+
+    /// `file:line` of an offset, for messages that name a second place.
+    pub(super) fn written_place(&self, offset: usize) -> String {
+        let (file, line, _) = self.place(offset);
+        format!("{}:{line}", self.texts.get(file).map_or("", |text| text.file.as_str()))
+    }
+
+    /// The files, in the order of their texts.
+    pub(super) fn files(&self) -> Vec<String> {
+        self.texts.iter().map(|text| text.file.clone()).collect()
     }
 
     pub(super) fn error(&mut self, code: Code, offset: usize, key: &str, message: impl Into<String>) {
@@ -172,53 +224,73 @@ impl<'a> Problems<'a> {
     }
 
     fn push(&mut self, severity: Severity, code: Code, offset: usize, key: &str, message: String) {
-        let (line, column) = self.place(offset);
-        if self.list.len() < PROBLEMS_MAX {
-            let file = self.file.to_owned();
-            self.list.push(Problem { severity, file, line, column, key: key.to_owned(), code, message });
+        let (at, line, column) = self.place(offset);
+        let file = self.texts.get(at).map(|text| text.file.clone()).unwrap_or_default();
+        let problem = if self.list.len() < PROBLEMS_MAX {
+            Problem { severity, file, line, column, key: key.to_owned(), code, message }
         } else if self.list.len() == PROBLEMS_MAX {
             let message = format!("more than {PROBLEMS_MAX} problems; the rest is not listed");
-            let file = self.file.to_owned();
-            let code = Code::TooManyProblems;
-            self.list.push(Problem {
-                severity: Severity::Error,
-                file,
-                line,
-                column,
-                key: String::new(),
-                code,
-                message,
-            });
-        }
+            let (severity, code, key) = (Severity::Error, Code::TooManyProblems, String::new());
+            Problem { severity, file, line, column, key, code, message }
+        } else {
+            return;
+        };
+        self.list.push((at, problem));
     }
 
-    /// All of them, in the order of the file.
+    /// All of them, in the order of the files.
     pub(super) fn finish(mut self) -> Vec<Problem> {
-        self.list.sort_by_key(|problem| (problem.code == Code::TooManyProblems, problem.line, problem.column));
         self.list
+            .sort_by_key(|(at, problem)| (problem.code == Code::TooManyProblems, *at, problem.line, problem.column));
+        self.list.into_iter().map(|(_, problem)| problem).collect()
     }
 }
 
 /// Where each key stands, for findings that are made after parsing.
 #[derive(Debug, Default)]
 pub(super) struct Places {
+    /// The config itself.
     pub(super) file: String,
-    pub(super) by_key: std::collections::BTreeMap<String, (usize, usize)>,
+    /// It and the files that it includes.
+    pub(super) files: Vec<String>,
+    /// File (an index into `files`), line and column.
+    pub(super) by_key: BTreeMap<String, (usize, usize, usize)>,
 }
 
 impl Places {
     /// Line and column of a key; of the nearest key above it when it is not written down; (0, 0) for the file.
     pub(super) fn of(&self, key: &str) -> (usize, usize) {
+        self.find(key).map_or((0, 0), |(_, line, column)| (line, column))
+    }
+
+    /// The file that a key, or the nearest key above it, stands in.
+    pub(super) fn file_of(&self, key: &str) -> &str {
+        self.find(key).and_then(|(at, ..)| self.files.get(at)).unwrap_or(&self.file)
+    }
+
+    fn find(&self, key: &str) -> Option<(usize, usize, usize)> {
         let mut key = key;
         loop {
             if let Some(place) = self.by_key.get(key) {
-                return *place;
+                return Some(*place);
             }
-            match key.rfind(['.', '[']) {
-                Some(cut) => key = key.get(..cut).unwrap_or_default(),
-                None => return (0, 0),
-            }
+            key = key.get(..key.rfind(['.', '['])?).unwrap_or_default();
         }
+    }
+}
+
+impl fmt::Display for Problem {
+    /// `file:line: severity: key: message [code]`, the form that editors jump to. Parts that are absent are left out.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.file)?;
+        if self.line > 0 {
+            write!(f, ":{}", self.line)?;
+        }
+        write!(f, ": {}: ", self.severity.name())?;
+        if !self.key.is_empty() {
+            write!(f, "{}: ", self.key)?;
+        }
+        write!(f, "{} [{}]", self.message, self.code.name())
     }
 }
 
@@ -255,10 +327,22 @@ mod tests {
 
     #[test]
     fn offsets_become_lines_and_columns() {
-        let problems = Problems::new("f", "ab\né=1\n\nz");
-        for (offset, place) in [(0, (1, 1)), (1, (1, 2)), (3, (2, 1)), (5, (2, 2)), (9, (4, 1)), (10, (4, 2))] {
+        let mut problems = Problems::new("f", "ab\né=1\n\nz");
+        let base = problems.add("g".into(), "x\ny".into());
+        for (offset, place) in [
+            (0, (0, 1, 1)),
+            (1, (0, 1, 2)),
+            (3, (0, 2, 1)),
+            (5, (0, 2, 2)),
+            (9, (0, 4, 1)),
+            (10, (0, 4, 2)),
+            (base, (1, 1, 1)),
+            (base + 2, (1, 2, 1)),
+            (base + 3, (1, 2, 2)),
+        ] {
             assert_eq!(problems.place(offset), place, "{offset}");
         }
+        assert_eq!(problems.written_place(base + 2), "g:2");
     }
 
     #[test]

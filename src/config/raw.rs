@@ -1,4 +1,4 @@
-//! The file with every value's type, range and word checked against `keys.rs`, and every node with its place.
+//! A file with every value's type, range and word checked against `keys.rs`, and every node with its place.
 //!
 //! In: a parsed TOML document. Out: a tree of [`Node`]s in which unknown keys are gone and a bad value is [`Value::Bad`];
 //! each was reported here, once, so that `checked/` reads on without repeating it. Depth is bounded by the table (four levels),
@@ -17,37 +17,80 @@ use super::nearest;
 use super::node::{Item, Node, Value};
 use super::problem::{Code, Problems, shown};
 
-/// Checks the document against the table of keys.
-pub(super) fn read(document: &DeTable<'_>, problems: &mut Problems<'_>) -> Node {
-    Walk { problems }.table(0, String::new(), "", document)
+/// What is particular to one of several files.
+pub(super) struct Scope<'s> {
+    /// Offset of its first byte, see [`Problems`].
+    pub(super) base: usize,
+    /// The tables that an included file may hold; `None`: the config itself, which may hold all.
+    pub(super) allow: Option<&'s [&'s str]>,
+    /// How many entries of an array of tables the files before it have: indices in keys go on from there.
+    pub(super) before: &'s dyn Fn(&str) -> usize,
 }
+
+/// Checks one file against the table of keys. What is absent stays absent: see [`complete`].
+pub(super) fn read(document: &DeTable<'_>, scope: &Scope<'_>, problems: &mut Problems<'_>) -> Children {
+    Walk { problems, scope }.children("", "", document)
+}
+
+/// Adds what is absent at the root when all files were read: tables that are always there, and reports of required ones.
+pub(super) fn complete(children: Children, problems: &mut Problems<'_>) -> Node {
+    let scope = Scope { base: 0, allow: None, before: &|_| 0 };
+    Walk { problems, scope: &scope }.complete(0, String::new(), "", children)
+}
+
+/// What stands in a table, by name.
+pub(super) type Children = BTreeMap<&'static str, Node>;
 
 struct Walk<'w, 'a> {
     problems: &'w mut Problems<'a>,
+    scope: &'w Scope<'w>,
 }
 
 impl Walk<'_, '_> {
+    /// The place of a value in all files.
+    fn at<T>(&self, spanned: &Spanned<T>) -> usize {
+        self.scope.base + spanned.span().start
+    }
+
     fn table(&mut self, at: usize, key: String, pattern: &'static str, table: &DeTable<'_>) -> Node {
+        let children = self.children(&key, pattern, table);
+        self.complete(at, key, pattern, children)
+    }
+
+    fn children(&mut self, key: &str, pattern: &'static str, table: &DeTable<'_>) -> Children {
         let mut children = BTreeMap::new();
         for (name, value) in table {
-            let (child_at, name) = (name.span().start, name.get_ref().as_ref());
+            let (child_at, name) = (self.at(name), name.get_ref().as_ref());
             match keys::child(pattern, name) {
                 None => {
                     let message = format!("unknown key {}{}", shown(name), suggestion(pattern, name));
-                    self.problems.error(Code::UnknownKey, child_at, &join(&key, name), message);
+                    self.problems.error(Code::UnknownKey, child_at, &join(key, name), message);
+                }
+                Some(spec) if pattern.is_empty() && self.scope.allow.is_some_and(|all| !all.contains(&spec.name())) => {
+                    let allowed = self.scope.allow.unwrap_or_default().join(", ");
+                    let message =
+                        format!("an included file may not hold `{name}` here; its `include` allows {allowed}");
+                    self.problems.error(Code::NotAllowedHere, child_at, &join(key, name), message);
                 }
                 Some(spec) if spec.state == State::NotBuilt => {
                     let message = format!("this build does not act on `{}` yet; remove it", spec.written());
-                    self.problems.error(Code::NotBuiltYet, child_at, &join(&key, name), message);
+                    self.problems.error(Code::NotBuiltYet, child_at, &join(key, name), message);
                 }
                 Some(spec) => {
-                    let (child_key, pattern) = (join(&key, name), spec.path);
+                    let (child_key, pattern) = (join(key, name), spec.path);
                     let value = self.value(spec, child_at, &child_key, value);
                     children.insert(spec.name(), Node { at: child_at, key: child_key, pattern, value });
                 }
             }
         }
-        for spec in keys::children(pattern).filter(|spec| !table.contains_key(spec.name())) {
+        children
+    }
+
+    fn complete(&mut self, at: usize, key: String, pattern: &'static str, mut children: Children) -> Node {
+        for spec in keys::children(pattern) {
+            if children.contains_key(spec.name()) {
+                continue;
+            }
             match spec.default {
                 Default::Required => {
                     let message = format!("`{}` is required: {}", spec.name(), spec.meaning);
@@ -67,7 +110,7 @@ impl Walk<'_, '_> {
         match (spec.kind, value.get_ref()) {
             (Kind::Table, DeValue::Table(table)) => self.table(at, key.to_owned(), spec.path, table).value,
             (Kind::Named, DeValue::Table(table)) => self.named(spec, key, table),
-            (Kind::Tables, DeValue::Array(array)) => self.tables(spec, key, array),
+            (Kind::Tables | Kind::RouteOrSplit, DeValue::Array(array)) => self.tables(spec, key, array),
             (Kind::Tables, DeValue::Table(_)) => {
                 let message = format!("write [[{0}]] with double brackets: there may be several", spec.path);
                 self.problems.error(Code::WrongType, at, key, message);
@@ -79,11 +122,6 @@ impl Walk<'_, '_> {
                     return Value::Bad;
                 }
                 Value::Text(text.clone().into_owned())
-            }
-            (Kind::RouteOrSplit, DeValue::Array(_)) => {
-                let message = "a planned split is not built yet; name one route";
-                self.problems.error(Code::NotBuiltYet, at, key, message);
-                Value::Bad
             }
             (Kind::Choice(words), DeValue::String(text)) => {
                 if self.word(words, at, key, text) {
@@ -118,7 +156,7 @@ impl Walk<'_, '_> {
     fn named(&mut self, spec: &'static Key, key: &str, table: &DeTable<'_>) -> Value {
         let mut all = BTreeMap::new();
         for (name, value) in table {
-            let (at, name) = (name.span().start, name.get_ref().as_ref());
+            let (at, name) = (self.at(name), name.get_ref().as_ref());
             let key = join(key, name);
             if !is_name(name) {
                 self.problems.error(Code::InvalidName, at, &key, "a name is 1–64 of A-Z a-z 0-9 _ - .");
@@ -138,11 +176,12 @@ impl Walk<'_, '_> {
 
     fn tables(&mut self, spec: &'static Key, key: &str, array: &DeArray<'_>) -> Value {
         let mut all = Vec::new();
+        let before = (self.scope.before)(spec.path);
         for (index, entry) in array.iter().enumerate() {
-            let key = format!("{key}[{index}]");
+            let (at, key) = (self.at(entry), format!("{key}[{}]", before + index));
             match entry.get_ref() {
-                DeValue::Table(table) => all.push(self.table(entry.span().start, key, spec.path, table)),
-                other => self.wrong_type(entry.span().start, &key, "a table", other),
+                DeValue::Table(table) => all.push(self.table(at, key, spec.path, table)),
+                other => self.wrong_type(at, &key, "a table", other),
             }
         }
         Value::Tables(all)
@@ -152,7 +191,7 @@ impl Walk<'_, '_> {
         let mut items = Vec::new();
         let mut good = true;
         for (index, entry) in array.iter().enumerate() {
-            let (at, key) = (entry.span().start, format!("{key}[{index}]"));
+            let (at, key) = (self.at(entry), format!("{key}[{index}]"));
             let DeValue::String(text) = entry.get_ref() else {
                 self.wrong_type(at, &key, "a string", entry.get_ref());
                 good = false;

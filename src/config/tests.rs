@@ -2,8 +2,10 @@
 //! carries a secret. One row a case.
 
 mod every_key;
+mod includes;
 mod kinds;
 mod problems;
+mod splits;
 
 use std::io;
 use std::path::Path;
@@ -47,6 +49,13 @@ equivalents = ["other"]
 workflow = "w"
 route = "other"
 purpose = "failover"
+
+[telemetry]
+
+[[operator]]
+name = "ana"
+token = "env:TOKEN_OF_ANA"
+role = "viewer"
 "#;
 
 pub(super) fn env(name: &str) -> Option<String> {

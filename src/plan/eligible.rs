@@ -231,7 +231,7 @@ fn pinned(q: &Question<'_>) -> Vec<Refusal> {
     if q.standing.route.provider.account == q.standing.workflow.primary.provider.account {
         return Vec::new();
     }
-    q.contract.facts.pins.iter().map(|field| Refusal::Pinned(field)).collect()
+    q.contract.facts.pin_fields().into_iter().map(Refusal::Pinned).collect()
 }
 
 #[cfg(test)]

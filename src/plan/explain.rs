@@ -240,6 +240,9 @@ fn uses(workflow: &WorkflowSettings, contract: &Contract) -> Uses {
     let facts = &contract.facts;
     let mut capabilities: Vec<String> = contract.capabilities().collect();
     capabilities.sort();
+    let mut pins: Vec<String> = facts.pins.iter().map(|pin| pin.field.to_owned()).collect();
+    pins.sort();
+    pins.dedup();
     let required = &workflow.requires.capabilities;
     Uses {
         model: facts.model.as_ref().map(|(name, _)| name.clone()),
@@ -248,7 +251,7 @@ fn uses(workflow: &WorkflowSettings, contract: &Contract) -> Uses {
         required: required.iter().filter(|name| !capabilities.contains(name)).cloned().collect(),
         capabilities,
         hosted_tools: facts.hosted_tools.iter().map(|tool| tool.name.clone()).collect(),
-        pins: facts.pins.iter().map(ToString::to_string).collect(),
+        pins,
         input_tokens: facts.input_tokens(),
         max_output_tokens: facts.max_output_tokens,
     }

@@ -5,6 +5,8 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
+use super::pin::Pin;
+
 /// What the relay must know of a request body.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RequestFacts {
@@ -29,9 +31,18 @@ pub struct RequestFacts {
     /// Capabilities that the request uses, by SPEC name, sorted, without doubles: `text`, `image`, `audio`, `file`,
     /// `tools`, `parallel_tools`, `json_schema`, `reasoning`, `logprobs`, and hosted tools by type (`web_search`, `mcp` …).
     pub capabilities: Vec<String>,
-    /// State in the request that only one account holds, by SPEC name (`file_id`, `encrypted_content`, `signature`,
-    /// `container`, `conversation`, `previous_response_id`), sorted, without doubles.
-    pub pins: Vec<&'static str>,
+    /// State in the request that only one account holds, sorted, without doubles.
+    pub pins: Vec<Pin>,
+}
+
+impl RequestFacts {
+    /// The fields of [`RequestFacts::pins`] by SPEC name (`file_id`, `encrypted_content`, `signature`, `container`,
+    /// `conversation`, `previous_response_id`), sorted, each once.
+    pub fn pin_fields(&self) -> Vec<&'static str> {
+        let mut fields: Vec<_> = self.pins.iter().map(|pin| pin.field).collect();
+        fields.dedup();
+        fields
+    }
 }
 
 /// Output tokens assumed where neither request nor route says (SPEC Annex, Routing).

@@ -1,8 +1,8 @@
 //! What all requests share: settings, clients of the providers, tables with their bounds.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 use tokio::sync::Semaphore;
@@ -19,6 +19,7 @@ use super::auth::Clients;
 use super::idempotency::Idempotency;
 use super::observe::Observations;
 use super::operations::Operations;
+use super::reloads::ReloadStatus;
 
 /// What the configuration made: replaced as a whole by a reload. A request takes it once and keeps it to its end.
 #[derive(Debug)]
@@ -55,6 +56,7 @@ pub struct App {
     /// Tasks that outlive a request's connection (keyed answers, lingering closes); a shutdown waits for them.
     pub tasks: TaskTracker,
     draining: AtomicBool,
+    reloads: Mutex<ReloadStatus>,
 }
 
 impl App {
@@ -88,6 +90,7 @@ impl App {
             cut: CancellationToken::new(),
             tasks: TaskTracker::new(),
             draining: AtomicBool::new(false),
+            reloads: Mutex::new(ReloadStatus::new(UnixMillis::now())),
         })
     }
 
@@ -97,7 +100,7 @@ impl App {
     }
 
     /// Puts another configuration in force for new requests; running ones keep theirs. Routes that still connect alike keep their
-    /// connections.
+    /// connections. Called by one task at a time.
     pub fn replace(&self, settings: Arc<Settings>) {
         let old = self.current();
         let upstreams = settings
@@ -114,8 +117,48 @@ impl App {
             .collect();
         let clients = Clients::new(&settings);
         let generation = old.generation + 1;
+        self.resize(old.settings.server.max_in_flight, settings.server.max_in_flight);
+        self.observed.keep(|route| settings.routes.contains_key(route));
         let loaded_at = UnixMillis::now();
         self.current.store(Arc::new(Current { settings, upstreams, clients, generation, loaded_at }));
+    }
+
+    /// Makes `max_in_flight` permits of what were `from`. What runs keeps its permit; of those that are too many, the ones in use go
+    /// as they come back, before anybody gets them: a semaphore serves who waits first.
+    fn resize(&self, from: usize, to: usize) {
+        let limit = |permits: usize| permits.min(Semaphore::MAX_PERMITS);
+        let (from, to) = (limit(from), limit(to));
+        self.in_flight.add_permits(to.saturating_sub(from));
+        let excess = from.saturating_sub(to);
+        let in_use = excess - self.in_flight.forget_permits(excess);
+        if let (Ok(in_use @ 1..), Ok(runtime)) = (u32::try_from(in_use), tokio::runtime::Handle::try_current()) {
+            let permits = Arc::clone(&self.in_flight);
+            runtime.spawn(async move {
+                if let Ok(back) = permits.acquire_many_owned(in_use).await {
+                    back.forget();
+                }
+            });
+        }
+    }
+
+    /// How the loads of the configuration went.
+    pub fn reload_status(&self) -> ReloadStatus {
+        self.reloads().clone()
+    }
+
+    /// Notes that a reload put the current configuration in force; `needs_restart` are keys whose new values wait.
+    pub fn reload_taken(&self, at: UnixMillis, needs_restart: Vec<String>) {
+        let generation = self.current().generation;
+        self.reloads().loaded(generation, at, needs_restart);
+    }
+
+    /// Notes a reload of a bad file: one line a problem.
+    pub fn reload_failed(&self, at: UnixMillis, problems: Vec<String>) {
+        self.reloads().failed(at, problems);
+    }
+
+    fn reloads(&self) -> MutexGuard<'_, ReloadStatus> {
+        self.reloads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// New requests get 503 from now on.

@@ -127,5 +127,9 @@ pub async fn method_not_allowed(request: Request<axum::body::Body>) -> Answer {
 
 /// Whose errors are written for a path that no dialect's call is behind.
 pub(super) fn dialect_of(path: &str) -> Dialect {
-    if path.starts_with("/v1/messages") { Dialect::AnthropicMessages } else { Dialect::ChatCompletions }
+    match path {
+        _ if path.starts_with("/v1/messages") => Dialect::AnthropicMessages,
+        _ if path.starts_with("/v1/responses") => Dialect::Responses,
+        _ => Dialect::ChatCompletions,
+    }
 }

@@ -41,6 +41,11 @@ pub async fn messages(State(app): State<Arc<App>>, request: Request<axum::body::
     call(app, Endpoint::Messages, request).await
 }
 
+/// `POST /v1/responses`.
+pub async fn responses(State(app): State<Arc<App>>, request: Request<axum::body::Body>) -> Answer {
+    call(app, Endpoint::Responses, request).await
+}
+
 /// `POST /v1/messages/count_tokens`.
 pub async fn count_tokens(State(app): State<Arc<App>>, request: Request<axum::body::Body>) -> Answer {
     call(app, Endpoint::CountTokens, request).await

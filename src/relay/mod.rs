@@ -4,7 +4,7 @@
 //! one attempt each (streamed, whole; `read.rs` and `waits.rs` are what they read and wait with), `emit.rs` joins the driver to the
 //! response body (`endpoints.rs` is everything that generates nothing, `passthrough.rs` what goes to a provider as it is), `client_body.rs` writes that body and aborts it where it must, over `transport.rs` and `client_io.rs`, the
 //! client's connection. `report.rs` notes what happens, `outward.rs` says what a caller is told. `app.rs` holds what outlives a request: `operations.rs`,
-//! `idempotency.rs`, `observe.rs`.
+//! `idempotency.rs`, `observe.rs`, `reloads.rs`.
 
 pub mod answer;
 pub mod app;
@@ -23,6 +23,7 @@ pub mod operations;
 pub mod outward;
 pub mod passthrough;
 mod read;
+pub mod reloads;
 mod report;
 pub mod stream;
 pub mod transport;

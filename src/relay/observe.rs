@@ -26,10 +26,15 @@ struct Ring {
 }
 
 impl Observations {
+    /// Drops what was seen of routes that are no more.
+    pub fn keep(&self, still: impl Fn(&RouteId) -> bool) {
+        self.routes.lock().unwrap_or_else(PoisonError::into_inner).retain(|route, _| still(route));
+    }
+
     /// Notes one.
     pub fn first_output(&self, route: &RouteId, took: Duration) {
         let mut routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
-        // Routes are configured, so their number is bounded.
+        // Routes are configured, and those that no longer are get dropped at a reload, so their number is bounded.
         let ring = routes.entry(route.clone()).or_default();
         if ring.samples.len() < SAMPLES {
             ring.samples.push(took);

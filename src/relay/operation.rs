@@ -25,7 +25,7 @@ use crate::gate::Gate as _;
 use crate::ids::RouteId;
 use crate::plan::{self, Plan, Role};
 use crate::protocol::Dialect;
-use crate::protocol::signal::Usage;
+use crate::protocol::signal::{Place, Usage};
 use crate::reply::Outward;
 
 use super::app::{App, Current};
@@ -304,7 +304,7 @@ impl Run {
                 head.headers.remove("rubicon-served-route");
                 self.emit.emit(Out::Head(head)).await;
             }
-            self.emit.emit(Out::Data(self.dialect.keepalive(false))).await;
+            self.emit.emit(Out::Data(self.dialect.keepalive(false, self.job.contract.official_sdk))).await;
         }
     }
 
@@ -478,7 +478,7 @@ impl Run {
         }
         if self.boundary.phase() == Phase::HeadSent {
             failure.rubicon.would_be_status = Some(failure.status);
-            return self.emit.emit(Out::Abort(self.dialect.error_frame(&failure))).await;
+            return self.emit.emit(Out::Abort(self.dialect.error_frame(&failure, &Place::default()))).await;
         }
         self.emit.emit(Out::Head(head)).await;
         self.emit.emit(Out::Data(body)).await;

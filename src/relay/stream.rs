@@ -458,7 +458,7 @@ impl Run {
             self.ended(State::Interrupted, &failure.rubicon.reason.clone(), Some(class), actions);
             failure
         };
-        self.emit.emit(Out::Abort(self.dialect.error_frame(&failure))).await;
+        self.emit.emit(Out::Abort(self.dialect.error_frame(&failure, &upstream.reader.place()))).await;
     }
 
     fn describe(&self, candidate: usize, upstream: &Upstream, cut: &Cut) -> (String, Option<Verdict>) {

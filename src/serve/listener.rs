@@ -2,6 +2,7 @@
 //! HTTP/2, a close that loses no answer.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -15,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower_service::Service as _;
 
+use crate::relay::app::App;
 use crate::relay::client_io::ClientIo;
 use crate::relay::transport::Transport;
 
@@ -30,7 +32,7 @@ const UNSENT_BYTES_MAX: u32 = 32 * 1024;
 const H2_STREAMS_MAX: u32 = 1000;
 
 /// How connections are spoken to; heads of up to `header_bytes`.
-pub(super) fn builder(header_bytes: usize) -> auto::Builder<TokioExecutor> {
+fn builder(header_bytes: usize) -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
     // Head and idle timers are ClientIo's: hyper's own head timer would also close idle connections after 30 s.
     // A head somewhat over the limit is answered by the handler, in the caller's dialect; one far over it by hyper, with a bare 431.
@@ -51,10 +53,8 @@ pub(super) fn builder(header_bytes: usize) -> auto::Builder<TokioExecutor> {
 pub(super) struct Acceptor {
     /// What answers.
     pub(super) router: Router,
-    /// From [`builder`].
-    pub(super) builder: auto::Builder<TokioExecutor>,
-    /// Owns lingering closes.
-    pub(super) tasks: TaskTracker,
+    /// Owns lingering closes, and has the configuration in force: a new connection may bring heads as large as that says.
+    pub(super) app: Arc<App>,
     /// Owns connections.
     pub(super) connections: TaskTracker,
     /// Cancelled: connections end in order.
@@ -88,7 +88,7 @@ impl Acceptor {
             tracing::debug!(%error, "the kernel's buffer stays as it is");
         }
         let transport = Transport::default();
-        let io = TokioIo::new(ClientIo::new(stream, transport.clone(), self.tasks.clone()));
+        let io = TokioIo::new(ClientIo::new(stream, transport.clone(), self.app.tasks.clone()));
         let router = self.router.clone();
         let service = hyper::service::service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(transport.clone());
@@ -111,7 +111,8 @@ impl Acceptor {
                 response
             }
         });
-        let (builder, closing) = (self.builder.clone(), self.closing.clone());
+        let builder = builder(self.app.current().settings.server.max_header_bytes);
+        let closing = self.closing.clone();
         self.connections.spawn(async move {
             let connection = builder.serve_connection(io, service);
             let mut connection = std::pin::pin!(connection);

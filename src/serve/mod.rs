@@ -1,6 +1,8 @@
 //! The composition root: builds every room, binds the listeners, and takes it all down in numbered phases.
 
+mod cors;
 mod listener;
+pub mod reload;
 pub mod run;
 
 use std::io;
@@ -21,7 +23,7 @@ use crate::config::settings::Settings;
 use crate::relay::app::App;
 use crate::relay::{endpoints, handler, passthrough};
 
-use listener::{Acceptor, builder};
+use listener::Acceptor;
 
 /// After the grace limit, what was cut still has this long to bring its error frame out.
 const CUT_MAX: Duration = Duration::from_secs(6);
@@ -51,7 +53,7 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/v1/operations/{id}", get(endpoints::operation).delete(endpoints::stop))
         .route("/v1/operations/{id}/stream", any(endpoints::not_built))
         .route("/v1/operations/{id}/outcome", any(endpoints::not_built))
-        .route("/v1/responses", any(endpoints::not_built))
+        .route("/v1/responses", post(handler::responses))
         .route("/v1/responses/{*rest}", any(passthrough::or_not_built))
         .route("/v1beta/{*rest}", any(endpoints::not_built))
         .route("/v1/executions", any(endpoints::not_built))
@@ -63,6 +65,7 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/readyz", get(endpoints::readyz))
         .fallback(passthrough::other)
         .method_not_allowed_fallback(endpoints::method_not_allowed)
+        .layer(axum::middleware::from_fn_with_state(Arc::clone(&app), cors::answer))
         .with_state(app)
 }
 
@@ -79,18 +82,12 @@ impl Server {
             None => None,
         };
         let admin = admin_listener.as_ref().map(TcpListener::local_addr).transpose()?;
-        let header_bytes = settings.server.max_header_bytes;
         let app = Arc::new(App::new(Arc::new(settings)).map_err(io::Error::other)?);
         let connections = TaskTracker::new();
         let (accepting, closing) = (CancellationToken::new(), CancellationToken::new());
         let serve = |router, listener| {
-            let acceptor = Acceptor {
-                router,
-                builder: builder(header_bytes),
-                tasks: app.tasks.clone(),
-                connections: connections.clone(),
-                closing: closing.clone(),
-            };
+            let acceptor =
+                Acceptor { router, app: Arc::clone(&app), connections: connections.clone(), closing: closing.clone() };
             tokio::spawn(acceptor.run(listener, accepting.clone()))
         };
         let mut accept = vec![serve(router(Arc::clone(&app)), listener)];

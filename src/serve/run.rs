@@ -1,13 +1,16 @@
-//! `rubicon serve`: runs until a signal, then shuts down. A second signal ends the process at once.
+//! `rubicon serve`: runs until a signal, then shuts down. A second signal ends the process at once. SIGHUP loads the configuration
+//! anew ([`super::reload`]).
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::config::settings::Settings;
 
 use super::Server;
+use super::reload::Reload;
 
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,16 +39,25 @@ impl Signals {
     }
 }
 
-/// Serves until SIGTERM or SIGINT. `started` is told the addresses once it listens: the data plane's, and the admin side's if it is on.
+/// Serves until SIGTERM or SIGINT, and loads anew as `reload` says; not during a shutdown. `started` is told the addresses once it
+/// listens: the data plane's, and the admin side's if it is on.
 ///
 /// # Errors
 /// When the listener can't be bound, or signals can't be heard.
-pub async fn run(settings: Settings, started: impl FnOnce(SocketAddr, Option<SocketAddr>)) -> io::Result<Ended> {
-    let mut signals = Signals::listen()?;
+pub async fn run(
+    settings: Settings,
+    reload: Reload,
+    started: impl FnOnce(SocketAddr, Option<SocketAddr>),
+) -> io::Result<Ended> {
+    // Heard from here on: one that comes before the relay listens would end the process.
+    let (mut signals, hangups) = (Signals::listen()?, signal(SignalKind::hangup())?);
     let server = Server::start(settings).await?;
     tracing::info!(address = %server.address(), "listening");
     started(server.address(), server.admin_address());
-    signals.next().await;
+    tokio::select! {
+        () = signals.next() => {}
+        () = reload.run(Arc::clone(server.app()), hangups) => signals.next().await,
+    }
     tokio::select! {
         () = server.shutdown() => Ok(Ended::Gracefully),
         () = signals.next() => Ok(Ended::AtOnce),

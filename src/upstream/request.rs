@@ -142,9 +142,11 @@ fn path(kind: ProviderKind, endpoint: Endpoint) -> &'static str {
         (ProviderKind::Anthropic, Endpoint::ChatCompletions) => "/v1/chat/completions",
         (ProviderKind::Anthropic, Endpoint::Messages) => "/v1/messages",
         (ProviderKind::Anthropic, Endpoint::CountTokens) => "/v1/messages/count_tokens",
+        (ProviderKind::Anthropic, Endpoint::Responses) => "/v1/responses",
         (_, Endpoint::ChatCompletions) => "/chat/completions",
         (_, Endpoint::Messages) => "/messages",
         (_, Endpoint::CountTokens) => "/messages/count_tokens",
+        (_, Endpoint::Responses) => "/responses",
     }
 }
 

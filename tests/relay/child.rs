@@ -104,10 +104,31 @@ impl Running {
         self.process.id().expect("it runs")
     }
 
+    /// Sends a signal, `HUP` or `TERM`.
+    pub(crate) async fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args([&format!("-{name}"), &self.pid().to_string()]).status().await;
+        assert!(sent.expect("kill").success());
+    }
+
+    /// Waits until `text` was printed `times` times; everything that was printed so far.
+    pub(crate) async fn says(&self, text: &str, times: usize) -> String {
+        let said = timeout(PATIENCE, async {
+            loop {
+                let printed = String::from_utf8_lossy(&lock(&self.printed)).into_owned();
+                if printed.matches(text).count() >= times {
+                    return printed;
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        });
+        said.await.unwrap_or_else(|_| {
+            panic!("{text:?} was not said {times} times:\n{}", String::from_utf8_lossy(&lock(&self.printed)))
+        })
+    }
+
     /// SIGTERM; the exit code and everything it printed.
     pub(crate) async fn stop(mut self) -> (i32, String) {
-        let killed = Command::new("kill").args(["-TERM", &self.pid().to_string()]).status().await.expect("kill");
-        assert!(killed.success());
+        self.signal("TERM").await;
         let status = timeout(PATIENCE, self.process.wait()).await.expect("an end in time").expect("a child");
         for reader in self.readers.drain(..) {
             reader.await.expect("a reader");

@@ -80,13 +80,14 @@ fn transient() -> Vec<Row> {
             &["a", "b"],
             FAILED_OVER,
         ),
+        // The second failure decides for itself.
         Row {
-            b: Some(overloaded()),
+            b: Some(openai(401, "Incorrect API key", "invalid_request_error", "invalid_api_key")),
             ..row(
-                "transient: both overloaded",
+                "transient: and then no access elsewhere",
                 overloaded(),
-                &["a", "b", "a"],
-                End::Refused(424, "provider_overloaded"),
+                &["a", "b"],
+                End::Refused(424, "authentication_or_permission"),
             )
         },
         Row { at_least_ms: 300, ..row("transient: silence", Answer::new().hang(), &["a", "b"], FAILED_OVER) },

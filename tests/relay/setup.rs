@@ -139,7 +139,11 @@ impl Setup {
                 );
             }
             let compatible = route.kind == "openai-compatible";
-            let dialects = if compatible { "dialects = [\"chat-completions\", \"anthropic-messages\"]\n" } else { "" };
+            let dialects = if compatible {
+                "dialects = [\"chat-completions\", \"anthropic-messages\", \"responses\"]\n"
+            } else {
+                ""
+            };
             text += &format!(
                 "[route.{}]\nprovider = \"{}\"\n{dialects}\
                  capabilities = [\"text\", \"tools\", \"reasoning\", \"mcp\", \"web_search\", \"beta:mcp-client-2025-04-04\"]\n\

@@ -40,7 +40,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ),
     ("telemetry", &["config"]),
     ("admin", &["clock", "config", "control", "ids", "plan", "relay"]),
-    ("serve", &["admin", "config", "relay"]),
+    ("serve", &["admin", "clock", "config", "relay"]),
     ("mock", &["clock"]),
     ("demo", &["clock", "config", "mock", "serve", "wire"]),
     (

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::super::Sources;
 use super::super::node::Node;
 use super::super::problem::{Code, Problems};
-use super::super::settings::{OperatorRole, OperatorSettings, StoreSettings};
+use super::super::settings::{ClientSettings, OperatorRole, OperatorSettings, StoreSettings};
 use super::secrets;
 
 /// Where the admin side listens when the file does not say.
@@ -17,8 +17,16 @@ pub(in super::super) const ADMIN_LISTEN: SocketAddr =
 /// Where the store is when the file does not say and there are operators.
 const STORE: &str = "data/rubicon.redb";
 
+/// Characters of an operator's token: 16 random letters and digits are beyond guessing.
+const TOKEN_LEAST: usize = 16;
+
 /// All operators that could be built.
-pub(super) fn operators(root: &Node, problems: &mut Problems<'_>, sources: &Sources<'_>) -> Vec<Arc<OperatorSettings>> {
+pub(super) fn operators(
+    root: &Node,
+    clients: &[Arc<ClientSettings>],
+    problems: &mut Problems<'_>,
+    sources: &Sources<'_>,
+) -> Vec<Arc<OperatorSettings>> {
     let mut all: Vec<Arc<OperatorSettings>> = Vec::new();
     let mut names = BTreeSet::new();
     let mut tokens = BTreeSet::new();
@@ -32,6 +40,14 @@ pub(super) fn operators(root: &Node, problems: &mut Problems<'_>, sources: &Sour
         }
         if !tokens.insert(*blake3::hash(token.expose().as_bytes()).as_bytes()) {
             let message = "another operator has the same token: they could not be told apart";
+            problems.error(Code::KeyShared, at, &key, message);
+        }
+        if token.expose().len() < TOKEN_LEAST {
+            let message = format!("under {TOKEN_LEAST} characters: a token that stops all traffic must not be guessed");
+            problems.error(Code::SecretTooShort, at, &key, message);
+        }
+        if clients.iter().any(|client| client.keys.contains(&token)) {
+            let message = "a client has the same key: whoever may call could stop everything";
             problems.error(Code::KeyShared, at, &key, message);
         }
         let role = match node.text("role") {

@@ -7,7 +7,7 @@ use crate::ids::{RouteId, WorkflowId};
 use super::super::node::Node;
 use super::super::problem::{Code, Problems, shown};
 use super::super::settings::{Approval, Purpose};
-use super::{provider, resolves, route};
+use super::{digest, provider, resolves, route};
 
 /// All approvals that could be built.
 pub(super) fn all(root: &Node, problems: &mut Problems<'_>) -> Vec<Approval> {
@@ -42,22 +42,25 @@ pub(super) fn all(root: &Node, problems: &mut Problems<'_>) -> Vec<Approval> {
             network: provider::network(node),
             by: node.owned("by"),
             evidence: node.owned("evidence"),
-            route_digest: node.owned("route_digest"),
+            route_digest: digest(node, problems),
         });
     }
     all
 }
 
 fn is_used(root: &Node, node: &Node, workflow: &str, route: &str, purpose: Purpose, problems: &mut Problems<'_>) {
-    let list = match purpose {
-        Purpose::Failover => "equivalents",
-        Purpose::CrossModel => "alternates",
-        Purpose::Planned => return,
-    };
     let Some((_, table)) = root.named("workflow").find(|(name, _)| *name == workflow) else { return };
-    if !table.items(list).unwrap_or_default().iter().any(|item| item.text == route) {
+    let listed = |list: &str| table.items(list).unwrap_or_default().iter().any(|item| item.text == route);
+    // The first member of a split is the primary, which needs no approval; the others also stand in for each other.
+    let mut members = table.tables("primary").iter().map(|member| member.text("route") == Some(route));
+    let (used, of) = match purpose {
+        Purpose::Failover => (listed("equivalents") || members.any(|is| is), "`equivalents` or the split"),
+        Purpose::CrossModel => (listed("alternates"), "`alternates`"),
+        Purpose::Planned => (members.skip(1).any(|is| is), "the further members of a split"),
+    };
+    if !used {
         let message =
-            format!("{} is not in `{list}` of workflow {}, so this approves nothing", shown(route), shown(workflow));
+            format!("{} is not in {of} of workflow {}, so this approves nothing", shown(route), shown(workflow));
         problems.warning(Code::ApprovalUnused, node.at, &node.key, message);
     }
 }

@@ -5,10 +5,12 @@
 
 mod admin;
 mod approval;
+mod origin;
 mod provider;
 mod route;
 pub(super) mod secrets;
 mod server;
+mod split;
 mod url;
 mod workflow;
 
@@ -30,10 +32,10 @@ pub(super) fn build(root: &Node, problems: &mut Problems<'_>, sources: &Sources<
     let clients = server::clients(root, problems, sources);
     workflow::claims(root, problems);
     let approvals = approval::all(root, problems);
-    let operators = admin::operators(root, problems, sources);
+    let operators = admin::operators(root, &clients, problems, sources);
     let server = server::server(root, problems, sources);
     let log = server::log(root, problems, sources);
-    let telemetry = TelemetrySettings { otlp_endpoint: root.table("telemetry").and_then(|t| t.owned("otlp_endpoint")) };
+    let telemetry = TelemetrySettings { otlp_endpoint: origin::collector(root, problems) };
     Some(Settings {
         server: server?,
         log: log?,
@@ -65,4 +67,18 @@ fn no_doubles(items: &[Item], key: &str, problems: &mut Problems<'_>) {
             problems.error(Code::Duplicate, item.at, key, format!("{} stands here twice", shown(&item.text)));
         }
     }
+}
+
+/// `route_digest` of a verification or an approval.
+fn digest(node: &Node, problems: &mut Problems<'_>) -> Option<String> {
+    let text = node.text("route_digest")?;
+    let hex = |digits: &str| {
+        !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
+    };
+    if !text.strip_prefix("rd1:").is_some_and(hex) {
+        // Not an error: it is the digest of no route, so what carries it is stale, and traffic must not stop for that.
+        let message = "is no digest as `rubicon check` prints it (`rd1:` and hexadecimal digits), so it fits no route";
+        problems.warning(Code::InvalidValue, node.at_of("route_digest"), &node.key_of("route_digest"), message);
+    }
+    Some(text.to_owned())
 }

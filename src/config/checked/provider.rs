@@ -12,7 +12,7 @@ use super::super::node::Node;
 use super::super::problem::{Code, Problems};
 use super::super::settings::{Network, ProviderKind, ProviderSettings, Terminal};
 use super::super::token_file::TokenFile;
-use super::{secrets, url};
+use super::{no_doubles, secrets, url};
 
 /// The vendor's own addresses, as its SDK takes them.
 fn default_base_url(kind: ProviderKind) -> Option<&'static str> {
@@ -89,6 +89,7 @@ fn one(name: &str, node: &Node, problems: &mut Problems<'_>, sources: &Sources<'
     if let Some(header) = &idempotency_header {
         never_forwarded(header, node.at_of("idempotency_header"), &node.key_of("idempotency_header"), problems);
     }
+    no_doubles(node.items("depends_on").unwrap_or_default(), &node.key_of("depends_on"), problems);
     let kind = kind?;
     let lenient = match node.text("terminal") {
         Some(word) => word == "lenient",

@@ -12,30 +12,31 @@ use super::super::problem::{Code, Problems};
 use super::super::settings::{
     BreakerSettings, FailoverLimits, Limits, Price, ProviderKind, ProviderSettings, RouteSettings, Timeouts, Verified,
 };
-use super::{no_doubles, resolves};
+use super::{digest, no_doubles, resolves};
 
 /// A day less one millisecond: from a day's start to its end.
 const TO_END_OF_DAY_MS: u64 = 86_400_000 - 1;
 
-/// The dialects a kind may be declared to speak. Gateways that speak Chat Completions often serve Messages beside it, and
-/// Anthropic serves Chat Completions beside Messages; OpenAI itself serves one.
+/// The dialects a kind may be declared to speak. Gateways that speak Chat Completions often serve Messages or Responses beside it,
+/// and Anthropic serves Chat Completions beside Messages; OpenAI and Azure serve OpenAI's own two, Bedrock what is behind the address.
 fn speakable(provider: &ProviderSettings) -> &'static [Dialect] {
     match provider.kind {
-        ProviderKind::OpenAi | ProviderKind::AzureOpenAi => &[Dialect::ChatCompletions],
+        ProviderKind::OpenAi | ProviderKind::AzureOpenAi => &[Dialect::ChatCompletions, Dialect::Responses],
         ProviderKind::Bedrock if is_anthropic(&provider.base_url) => &[Dialect::AnthropicMessages],
-        ProviderKind::Bedrock => &[Dialect::ChatCompletions],
-        ProviderKind::OpenAiCompatible | ProviderKind::Anthropic => &Dialect::ALL,
+        ProviderKind::Bedrock => &[Dialect::ChatCompletions, Dialect::Responses],
+        ProviderKind::OpenAiCompatible => &Dialect::ALL,
+        ProviderKind::Anthropic => &[Dialect::ChatCompletions, Dialect::AnthropicMessages],
     }
 }
 
-/// What a route speaks that says nothing: its kind's native dialect.
-fn native(provider: &ProviderSettings) -> Dialect {
+/// What a route speaks that says nothing: its kind's native dialects. Of compatible servers and Bedrock only Chat Completions: many
+/// models have no Responses there, and a route that is taken to speak it would be asked in a failover and answer 404.
+fn native(provider: &ProviderSettings) -> &'static [Dialect] {
     match provider.kind {
-        ProviderKind::Anthropic => Dialect::AnthropicMessages,
-        ProviderKind::Bedrock if is_anthropic(&provider.base_url) => Dialect::AnthropicMessages,
-        ProviderKind::OpenAi | ProviderKind::AzureOpenAi | ProviderKind::Bedrock | ProviderKind::OpenAiCompatible => {
-            Dialect::ChatCompletions
-        }
+        ProviderKind::OpenAi | ProviderKind::AzureOpenAi => &[Dialect::ChatCompletions, Dialect::Responses],
+        ProviderKind::Anthropic => &[Dialect::AnthropicMessages],
+        ProviderKind::Bedrock if is_anthropic(&provider.base_url) => &[Dialect::AnthropicMessages],
+        ProviderKind::Bedrock | ProviderKind::OpenAiCompatible => &[Dialect::ChatCompletions],
     }
 }
 
@@ -101,7 +102,7 @@ fn one(
 
 fn dialects(node: &Node, provider: &ProviderSettings, problems: &mut Problems<'_>) -> Vec<Dialect> {
     let spoken = speakable(provider);
-    let Some(items) = node.items("dialects") else { return vec![native(provider)] };
+    let Some(items) = node.items("dialects") else { return native(provider).to_vec() };
     let key = node.key_of("dialects");
     no_doubles(items, &key, problems);
     if items.is_empty() {
@@ -144,7 +145,7 @@ fn verified(table: &Node, problems: &mut Problems<'_>, now: UnixMillis) -> Optio
     if until.is_some_and(|until| until < on) {
         problems.error(Code::DatesReversed, table.at_of("until"), &table.key_of("until"), "lies before `on`");
     }
-    let (by, evidence, route_digest) = (table.owned("by"), table.owned("evidence"), table.owned("route_digest"));
+    let (by, evidence, route_digest) = (table.owned("by"), table.owned("evidence"), digest(table, problems));
     Some(Verified { on, until, by, evidence, route_digest })
 }
 

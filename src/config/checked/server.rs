@@ -11,7 +11,7 @@ use super::super::node::Node;
 use super::super::problem::{Code, Problems};
 use super::super::raw::is_name;
 use super::super::settings::{ClientSettings, EventsTo, LogFormat, LogSettings, RetryShare, ServerSettings};
-use super::{admin, no_doubles, resolves, secrets};
+use super::{admin, no_doubles, origin, resolves, secrets};
 
 /// `[server]`.
 pub(super) fn server(root: &Node, problems: &mut Problems<'_>, sources: &Sources<'_>) -> Option<ServerSettings> {
@@ -53,7 +53,7 @@ pub(super) fn server(root: &Node, problems: &mut Problems<'_>, sources: &Sources
         store: admin::store(root, node, problems, sources),
         memory_bytes: node.opt_int("memory_bytes"),
         metrics_open: node.flag("metrics_open"),
-        cors_origins: node.texts("cors_origins").unwrap_or_default(),
+        cors_origins: origin::all(root, node, problems),
         retry: retry(node.table("retry")?),
     })
 }

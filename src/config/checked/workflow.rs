@@ -11,9 +11,9 @@ use super::super::problem::{Code, Problems, shown};
 use super::super::settings::{
     Envelope, Failover, HoldSettings, Requires, RouteSettings, SideEffects, WorkflowSettings,
 };
-use super::{no_doubles, provider, resolves};
+use super::{no_doubles, provider, resolves, split};
 
-type Routes = BTreeMap<RouteId, Arc<RouteSettings>>;
+pub(super) type Routes = BTreeMap<RouteId, Arc<RouteSettings>>;
 
 /// All workflows that could be built.
 pub(super) fn all(
@@ -40,10 +40,14 @@ pub(super) fn all(
 
 fn one(root: &Node, name: &str, node: &Node, routes: &Routes, problems: &mut Problems<'_>) -> Option<WorkflowSettings> {
     no_doubles(node.items("models").unwrap_or_default(), &node.key_of("models"), problems);
-    let primary = node.text("primary").and_then(|primary| {
-        resolves(root, "route", primary, node.at_of("primary"), &node.key_of("primary"), problems);
-        routes.get(&RouteId::new(primary)).cloned()
-    });
+    let splits = split::members(root, node, routes, problems);
+    let primary = match node.text("primary") {
+        None => splits.first().map(|first| Arc::clone(&first.route)),
+        Some(primary) => {
+            resolves(root, "route", primary, node.at_of("primary"), &node.key_of("primary"), problems);
+            routes.get(&RouteId::new(primary)).cloned()
+        }
+    };
     let equivalents = fallbacks(root, node, "equivalents", routes, problems);
     let alternates = fallbacks(root, node, "alternates", routes, problems);
     for item in node.items("alternates").unwrap_or_default() {
@@ -63,7 +67,7 @@ fn one(root: &Node, name: &str, node: &Node, routes: &Routes, problems: &mut Pro
         models: node.texts("models").unwrap_or_default(),
         owner: node.owned("owner"),
         primary: primary?,
-        splits: Vec::new(),
+        splits,
         equivalents,
         alternates,
         reasoning_held: node.text("reasoning") == Some("hold"),
@@ -146,8 +150,12 @@ fn fallbacks(
     let mut found = Vec::new();
     for item in items {
         resolves(root, "route", &item.text, item.at, &key, problems);
+        let is_member = |member: &Node| member.text("route") == Some(item.text.as_str());
         if node.text("primary") == Some(item.text.as_str()) {
             let message = format!("{} is the primary: it cannot stand in for itself", shown(&item.text));
+            problems.error(Code::PrimaryRepeated, item.at, &key, message);
+        } else if node.tables("primary").iter().any(is_member) {
+            let message = format!("{} is a member of the split, which stands in anyway", shown(&item.text));
             problems.error(Code::PrimaryRepeated, item.at, &key, message);
         }
         found.extend(routes.get(&RouteId::new(&item.text)).cloned());

@@ -20,43 +20,43 @@ fn settings(provider: &str) -> Result<Settings, Vec<Problem>> {
 
 #[test]
 fn bases_dialects_and_ends_by_kind() {
-    use Dialect::{AnthropicMessages, ChatCompletions};
+    use Dialect::{AnthropicMessages, ChatCompletions, Responses};
     const KEY: &str = "api_key = \"env:KEY\"";
-    let rows = [
+    let rows: [(&str, ProviderKind, &str, &[Dialect], Terminal); 4] = [
         (
             "kind = \"azure-openai\"\nbase_url = \"https://r.openai.azure.com\"",
             ProviderKind::AzureOpenAi,
             "https://r.openai.azure.com/openai/v1",
-            ChatCompletions,
+            &[ChatCompletions, Responses],
             Terminal::Strict,
         ),
         (
             "kind = \"bedrock\"\nbase_url = \"https://bedrock-runtime.eu-west-1.amazonaws.com/openai/v1\"",
             ProviderKind::Bedrock,
             "https://bedrock-runtime.eu-west-1.amazonaws.com/openai/v1",
-            ChatCompletions,
+            &[ChatCompletions],
             Terminal::Lenient,
         ),
         (
             "kind = \"bedrock\"\nbase_url = \"https://bedrock-mantle.eu-west-1.api.aws/anthropic\"",
             ProviderKind::Bedrock,
             "https://bedrock-mantle.eu-west-1.api.aws/anthropic/v1",
-            AnthropicMessages,
+            &[AnthropicMessages],
             Terminal::Lenient,
         ),
         (
             "kind = \"bedrock\"\nbase_url = \"https://bedrock-mantle.eu-west-1.api.aws/v1\"\nterminal = \"strict\"",
             ProviderKind::Bedrock,
             "https://bedrock-mantle.eu-west-1.api.aws/v1",
-            ChatCompletions,
+            &[ChatCompletions],
             Terminal::Strict,
         ),
     ];
-    for (provider, kind, base, dialect, terminal) in rows {
+    for (provider, kind, base, dialects, terminal) in rows {
         for key in [KEY, ""] {
             let settings = settings(&format!("{provider}\n{key}")).unwrap_or_else(|found| panic!("{found:#?}"));
             let route = settings.routes.values().next().unwrap();
-            assert_eq!(route.dialects, [dialect], "{provider}");
+            assert_eq!(route.dialects, dialects, "{provider}");
             let found = &route.provider;
             assert_eq!((found.kind, found.terminal), (kind, terminal), "{provider}");
             assert_eq!(found.base_url.to_string(), base);

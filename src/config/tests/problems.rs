@@ -4,6 +4,7 @@ use super::super::problem::{Code, Severity};
 use super::super::secret::Secret;
 use super::super::settings::{LogFormat, ProviderKind, Terminal};
 use super::{BASE, codes, parsed, with};
+use crate::protocol::Dialect;
 
 #[test]
 fn the_smallest_config_loads_with_its_defaults() {
@@ -24,7 +25,7 @@ fn the_smallest_config_loads_with_its_defaults() {
     assert_eq!(provider.account, "openai");
     assert_eq!(provider.api_key.as_ref().map(Secret::expose), Some("value-of-KEY"));
     assert_eq!(workflow.primary.model, None);
-    assert_eq!(workflow.primary.dialects.len(), 1);
+    assert_eq!(workflow.primary.dialects, [Dialect::ChatCompletions, Dialect::Responses]);
 }
 
 /// `(header in BASE, lines put below it, expected problems by code)`; each problem must stand on one of those lines.
@@ -41,6 +42,21 @@ const BELOW: &[(&str, &str, &[&str])] = &[
     ("[server]", "max_in_flight = 1_000", &[]),
     ("[server]", "max_in_flight = 1.5", &["wrong_type"]),
     ("[server]", "max_in_flight = \"10\"", &["wrong_type"]),
+    ("[server]", "cors_origins = [\"https://a.example/\", \"*\"]", &["invalid_value", "invalid_value"]),
+    ("[server]", "cors_origins = [\"https://a.example\", \"https://A.example\"]", &["duplicate"]),
+    ("[server]", "admin_listen = \"0.0.0.0:8081\"", &["admin_not_loopback"]),
+    ("[server]", "admin_listen = \"8081\"", &["invalid_value"]),
+    ("[server]", "store = \"postgres://h/d\"", &["invalid_value"]),
+    ("[server]", "store = \"redb:\"", &["invalid_value"]),
+    ("[server]", "retry = { share = -0.1, min_per_second = -1 }", &["out_of_range", "out_of_range"]),
+    ("[server]", "retry = { share = nan }", &["out_of_range"]),
+    ("[server]", "memory_bytes = 1024", &["out_of_range"]),
+    ("[telemetry]", "otlp_endpoint = \"collector:4318\"", &["invalid_value"]),
+    ("[telemetry]", "otlp_endpoint = \"https://u:p@collector\"", &["invalid_value"]),
+    ("[telemetry]", "otlp_endpoint = \"https://collector?key=1\"", &["invalid_value"]),
+    ("[telemetry]", "otlp_endpoint = \"https://collector:port\"", &["invalid_value"]),
+    ("[telemetry]", "otlp_endpoint = \"https://collector.example/otlp\"", &[]),
+    ("[log]", "events = \"file:\"", &["invalid_value"]),
     ("[log]", "level = \"verbose\"", &["invalid_value"]),
     ("[log]", "level = true", &["wrong_type"]),
     ("[[client]]", "tenant = \"a b\"", &["invalid_name"]),
@@ -84,6 +100,11 @@ const BELOW: &[(&str, &str, &[&str])] = &[
     ("[route.main]", "verified = { on = 2026-11-20T10:00:00Z }", &["wrong_type"]),
     ("[route.main]", "verified = { on = 2026-11-20, until = 2026-11-19 }", &["dates_reversed"]),
     ("[route.main]", "verified = { on = 1969-12-31 }", &["out_of_range"]),
+    ("[route.main]", "verified = { on = 2026-11-20, route_digest = \"rd1:\" }", &["invalid_value"]),
+    ("[route.main]", "verified = { on = 2026-11-20, route_digest = \"sha256:00\" }", &["invalid_value"]),
+    ("[route.main]", "limits = { concurrency = 0 }", &["out_of_range"]),
+    ("[route.main]", "breaker = { failures = -1, cooldown_ms = 0 }", &["out_of_range", "out_of_range"]),
+    ("[provider.q]", "depends_on = [\"eu\", \"eu\"]", &["duplicate"]),
     ("[workflow.w]", "alternates = [\"other\"]", &["duplicate"]),
     ("[workflow.w]", "alternates = [\"main\", \"main\"]", &["primary_repeated", "duplicate", "primary_repeated"]),
     ("[workflow.w]", "alternates = [\"othr\"]", &["unresolved"]),
@@ -96,6 +117,7 @@ const BELOW: &[(&str, &str, &[&str])] = &[
     ("[workflow.w]", "requires.network = \"lan\"", &["invalid_value"]),
     ("[[approval]]", "until = 2026-13-01", &["syntax"]),
     ("[[approval]]", "untl = 2026-12-01", &["unknown_key"]),
+    ("[[approval]]", "route_digest = \"rd1:ABC\"", &["invalid_value"]),
 ];
 
 #[test]
@@ -146,6 +168,16 @@ const REPLACED: &[(&str, &str, &[&str])] = &[
     ("[workflow.w]", "[route.main.oops]\nx = 1\n[workflow.w]", &["unknown_key 24"]),
     ("[route.other]", "[route.main]", &["syntax 21", "syntax 22"]),
     ("kind = \"openai\"\n", "kind = openai\n", &["syntax 11"]),
+    ("role = \"viewer\"", "role = \"root\"", &["invalid_value 38"]),
+    ("role = \"viewer\"\n", "", &["missing_key 35"]),
+    ("env:TOKEN_OF_ANA", "env:UNSET", &["secret_missing 37"]),
+    ("env:TOKEN_OF_ANA", "env:SHORT", &["secret_too_short 37"]),
+    ("env:TOKEN_OF_ANA", "env:SAME", &["secret_too_short 37", "key_shared 37"]),
+    (
+        "[[operator]]",
+        "[[operator]]\nname = \"ana\"\ntoken = \"env:TOKEN_OF_ANA\"\nrole = \"viewer\"\n[[operator]]",
+        &["duplicate 40", "key_shared 41"],
+    ),
 ];
 
 #[test]
@@ -210,12 +242,20 @@ fn warnings_do_not_refuse() {
         ("[server]", "exhausted_status = 503", Code::StatusIsRetried),
         ("[route.main]", "verified.on = 2027-01-01", Code::VerifiedInFuture),
         ("[provider.p]", "base_url = \"https://gw.example\"", Code::BaseUrlUnversioned),
+        ("[telemetry]", "otlp_endpoint = \"http://collector.example:4318\"", Code::TracesInClear),
     ] {
         let loaded = parsed(&with(header, lines)).unwrap();
         assert_eq!(loaded.warnings.iter().map(|p| p.code).collect::<Vec<_>>(), [code], "{lines}");
     }
-    let unused = parsed(&BASE.replace("purpose = \"failover\"", "purpose = \"cross_model\"")).unwrap();
-    assert_eq!(codes(&unused.warnings), ["approval_unused 28"]);
+    for purpose in ["cross_model", "planned"] {
+        let text = BASE.replace("purpose = \"failover\"", &format!("purpose = \"{purpose}\""));
+        assert_eq!(codes(&parsed(&text).unwrap().warnings), ["approval_unused 28"]);
+    }
+    let open = BASE.replacen("[[client]]\nname = \"web\"\nkeys = [\"env:WEB\"]\nworkflows = [\"w\"]\n", "", 1);
+    let origins = "[server]\ncors_origins = [\"http://localhost:3000\", \"https://app.example\"]\n";
+    let loaded = parsed(&open.replacen("[server]\n", origins, 1)).unwrap();
+    assert_eq!(codes(&loaded.warnings), ["cors_not_served 2"]);
+    assert_eq!(loaded.settings.server.cors_origins, ["http://localhost:3000", "https://app.example"]);
 }
 
 #[test]

@@ -173,7 +173,7 @@ fn plan_at(parts: &Parts, alternate: bool, older: &[Approval], gate: &dyn Gate) 
         },
     );
     let current = digest::route_digest(&settings(&text).routes[&RouteId::new("b")]);
-    let settings = settings(&text.replace("rd1:CURRENT", &current));
+    let settings = settings(&text.replace("rd1:ffffffffffffffffffffffffffffffff", &current));
     let workflow = settings.workflows.values().next().unwrap();
     let body = bytes::Bytes::from_static(parts.body.as_bytes());
     let facts = Dialect::ChatCompletions.read_request(&body).unwrap();
@@ -211,9 +211,9 @@ const LONG: &str = r#"{"model":"m","max_tokens":100,"messages":[{"role":"user","
 const FILE: &str =
     r#"{"model":"m","messages":[{"role":"user","content":[{"type":"file","file":{"file_id":"file-1"}}]}]}"#;
 
-/// `rd1:CURRENT` stands for the digest of route `b` as the row configures it.
-const DIGEST_APPROVED: &str = "purpose = \"failover\"\nroute_digest = \"rd1:CURRENT\"";
-const DIGEST_VERIFIED: &str = "{ on = 2026-01-01, route_digest = \"rd1:CURRENT\" }";
+/// `rd1:ffffffffffffffffffffffffffffffff` stands for the digest of route `b` as the row configures it.
+const DIGEST_APPROVED: &str = "purpose = \"failover\"\nroute_digest = \"rd1:ffffffffffffffffffffffffffffffff\"";
+const DIGEST_VERIFIED: &str = "{ on = 2026-01-01, route_digest = \"rd1:ffffffffffffffffffffffffffffffff\" }";
 
 #[test]
 fn one_row_a_refusal() {

@@ -90,7 +90,8 @@ fn workflow<'s>(settings: &'s Settings, named: Option<&str>) -> Result<&'s Workf
 fn smallest(dialect: Dialect) -> Bytes {
     Bytes::from_static(match dialect {
         Dialect::ChatCompletions | Dialect::AnthropicMessages => {
-            br#"{"stream":true,"messages":[{"role":"user","content":"hi"}]}"#
+            br#"{"stream":true,"messages":[{"role":"user","content":"hi"}]}"#.as_slice()
         }
+        Dialect::Responses => br#"{"stream":true,"input":"hi"}"#,
     })
 }

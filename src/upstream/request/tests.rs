@@ -106,6 +106,8 @@ fn credentials_paths_and_versions_by_kind() {
             "/api/v1/chat/completions",
             BEARER,
         ),
+        ("openai", OPENAI, Endpoint::Responses, "/v1/responses", BEARER),
+        ("openai-compatible", "http://127.0.0.1:1/v1", Endpoint::Responses, "/v1/responses", BEARER),
         ("openai-compatible", "http://127.0.0.1:1/v1", Endpoint::Messages, "/v1/messages", BEARER),
         ("openai-compatible", "http://127.0.0.1:1/v1", Endpoint::CountTokens, "/v1/messages/count_tokens", BEARER),
         ("anthropic", "https://a.example.test", Endpoint::Messages, "/v1/messages", "x-api-key"),
@@ -135,7 +137,11 @@ fn credentials_paths_and_versions_by_kind() {
             assert!(!request.headers().contains_key(other), "{kind} {other}");
         }
         let version = request.headers().get("anthropic-version");
-        assert_eq!(version.is_some(), endpoint != Endpoint::ChatCompletions, "{kind} {endpoint:?}");
+        assert_eq!(
+            version.is_some(),
+            matches!(endpoint, Endpoint::Messages | Endpoint::CountTokens),
+            "{kind} {endpoint:?}"
+        );
     }
     // The caller's own version wins.
     let anthropic = route("anthropic", "https://a.example.test", "");

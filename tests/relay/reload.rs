@@ -1,0 +1,365 @@
+//! A configuration is replaced under load: what runs goes on as it began, a bad file changes nothing and is explained, keys are
+//! rotated without a caller noticing. The real binary, real signals, real files.
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use rubicon::mock::{Answer, MockProvider, Rule, chat, chat_text};
+use rubicon::protocol::Dialect;
+use tokio::task::JoinSet;
+
+use crate::child::Running;
+use crate::harness::{Answered, Http, client, path, provider, read, request, send, two};
+use crate::operators::{ENV, OPERATORS, Who, change, get};
+use crate::setup::overloaded;
+
+const CHAT: Dialect = Dialect::ChatCompletions;
+/// What the log says of each way a load can end.
+const TAKEN: &str = "the configuration is loaded: it holds for new requests";
+const UNCHANGED: &str = "the configuration is loaded: nothing in it has changed";
+const REFUSED: &str = "the configuration is not loaded";
+
+/// A running `rubicon serve` whose config the test owns.
+struct Relay {
+    folder: tempfile::TempDir,
+    running: Running,
+    address: SocketAddr,
+}
+
+impl Relay {
+    /// `files` are written first; `rubicon.toml` is one of them.
+    async fn start(files: &[(&str, &str)], more: &[&str], env: &[(&str, &str)]) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        for (name, text) in files {
+            write(folder.path(), name, text);
+        }
+        Self::start_in(folder, more, env).await
+    }
+
+    async fn start_in(folder: tempfile::TempDir, more: &[&str], env: &[(&str, &str)]) -> Self {
+        let config = folder.path().join("rubicon.toml");
+        let args = [&["serve", "-c", config.to_str().expect("UTF-8")], more].concat();
+        let running = Running::start(&args, env, "rubicon serve: listening on http://").await;
+        let address = running.told.parse().expect("an address");
+        Self { folder, running, address }
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        write(self.folder.path(), name, text);
+    }
+
+    /// Replaces the config and asks for a load, the `times`th that ends in `how`.
+    async fn reload(&self, text: &str, how: &str, times: usize) -> String {
+        self.write("rubicon.toml", text);
+        self.running.signal("HUP").await;
+        self.running.says(how, times).await
+    }
+
+    fn ask(&self, http: &reqwest::Client, stream: bool) -> reqwest::RequestBuilder {
+        let url = format!("http://{}{}", self.address, path(CHAT));
+        http.post(url).header("content-type", "application/json").body(request(CHAT, stream))
+    }
+
+    async fn answer(&self, stream: bool) -> Answered {
+        send(self.ask(&client(Http::One), stream)).await
+    }
+
+    async fn answer_to(&self, key: &str) -> u16 {
+        send(self.ask(&client(Http::One), true).header("authorization", format!("Bearer {key}"))).await.status
+    }
+}
+
+/// Renamed into place, as every careful writer does.
+fn write(folder: &Path, name: &str, text: &str) {
+    let path = folder.join(name);
+    std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+    let new = folder.join("new");
+    std::fs::write(&new, text).expect("a file");
+    std::fs::rename(new, path).expect("a rename");
+}
+
+/// One route `main` at a provider, and lines for its tables.
+fn config(at: &MockProvider, server: &str, route: &str) -> String {
+    format!(
+        "[server]\nlisten = \"127.0.0.1:0\"\n{server}\n[provider.p]\nkind = \"openai-compatible\"\nbase_url = \"{}/v1\"\n\
+         terminal = \"strict\"\n[route.main]\nprovider = \"p\"\n{route}\n[workflow.w]\nprimary = \"main\"\n",
+        at.base_url()
+    )
+}
+
+/// A stream that stops in the middle until its gate is opened.
+fn halves() -> Answer {
+    let first = Answer::sse().step(chat::role()).step(chat::delta("first half, "));
+    first.gate("go").step(chat::delta("second half")).step(chat::finish("stop")).step(chat::done())
+}
+
+#[tokio::test]
+async fn no_stream_of_500_is_lost_to_reloads_good_and_bad() {
+    const STREAMS: usize = 500;
+    let (a, b) =
+        (provider(Rule::new("a").answer(halves())).await, provider(Rule::new("b").answer(chat_text(&["b"]))).await);
+    let first = config(&a, "", "");
+    let relay = Relay::start(&[("rubicon.toml", &first)], &[], &[]).await;
+    // What the provider says, without a relay.
+    let direct = client(Http::One).post(format!("{}/v1/chat/completions", a.base_url())).body(request(CHAT, true));
+    let direct = tokio::spawn(send(direct));
+    a.wait_for(|stats| stats.at_gates == 1).await;
+    assert!(a.open_gate("go", 1));
+    let whole = direct.await.expect("the provider's own answer").body;
+
+    let http = client(Http::Two);
+    let mut streams = JoinSet::new();
+    for _ in 0..STREAMS {
+        let request = relay.ask(&http, true);
+        streams.spawn(async move { read(request.send().await.expect("a head")).await });
+    }
+    a.wait_for(|stats| stats.at_gates == STREAMS as u64).await;
+
+    // Another address and model, for new requests only.
+    let second = config(&b, "", "model = \"another\"");
+    let said = relay.reload(&second, TAKEN, 1).await;
+    assert!(said.contains("provider.p, route.main, workflow.w"), "{said}");
+    let answered = relay.answer(true).await;
+    assert_eq!((answered.status, b.calls(), a.calls()), (200, 1, STREAMS as u64 + 1), "{}", answered.text());
+    assert_eq!(b.requests()[0].json()["model"], "another");
+
+    // A broken file: every problem, with its line and key; and nothing else.
+    let broken = second
+        .replace("terminal = \"strict\"", "terminal = \"srtict\"")
+        .replace("primary = \"main\"", "primry = \"main\"");
+    let said = relay.reload(&broken, REFUSED, 1).await;
+    for (line, key) in [(7, "provider.p.terminal"), (12, "workflow.w.primry"), (11, "workflow.w.primary")] {
+        let place = format!("rubicon.toml:{line}: error: {key}: ");
+        assert!(said.contains(&place), "{place} is not in\n{said}");
+    }
+    let answered = relay.answer(true).await;
+    assert_eq!((answered.status, b.calls()), (200, 2), "{}", answered.text());
+    std::fs::remove_file(relay.folder.path().join("rubicon.toml")).expect("a file");
+    relay.running.signal("HUP").await;
+    let said = relay.running.says(REFUSED, 2).await;
+    assert!(said.contains("[config_unreadable]"), "{said}");
+
+    // And a good one again.
+    relay.reload(&second, UNCHANGED, 1).await;
+    relay.reload(&first, TAKEN, 2).await;
+    assert_eq!(a.stats().at_gates, STREAMS as u64);
+    assert!(a.open_gate("go", STREAMS));
+    let mut ended = 0;
+    while let Some(answered) = streams.join_next().await {
+        let answered = answered.expect("a stream");
+        assert!(answered.clean && answered.status == 200 && answered.body == whole, "{}", answered.text());
+        ended += 1;
+    }
+    assert_eq!((ended, a.calls()), (STREAMS, STREAMS as u64 + 1));
+    let (code, _) = relay.running.stop().await;
+    assert_eq!(code, 0);
+}
+
+#[tokio::test]
+async fn an_operation_fails_over_as_it_was_planned() {
+    let a = provider(Rule::new("a").answer(Answer::new().gate("fail").then(overloaded()))).await;
+    let (b, c) = (
+        provider(Rule::new("b").answer(chat_text(&["b"]))).await,
+        provider(Rule::new("c").answer(chat_text(&["c"]))).await,
+    );
+    let text = |second| format!("[server]\nlisten = \"127.0.0.1:0\"\n{}", two(&a, second, ""));
+    let relay = Relay::start(&[("rubicon.toml", &text(&b))], &[], &[]).await;
+    let running = tokio::spawn(send(relay.ask(&client(Http::One), true)));
+    a.wait_for(|stats| stats.at_gates == 1).await;
+    relay.reload(&text(&c), TAKEN, 1).await;
+    assert!(a.open_gate("fail", 1));
+    let answered = running.await.expect("an answer");
+    assert_eq!((answered.status, b.calls(), c.calls()), (200, 1, 0), "{}", answered.text());
+    let running = tokio::spawn(send(relay.ask(&client(Http::One), true)));
+    a.wait_for(|stats| stats.at_gates == 1).await;
+    assert!(a.open_gate("fail", 1));
+    let answered = running.await.expect("an answer");
+    assert_eq!((answered.status, b.calls(), c.calls()), (200, 1, 1), "{}", answered.text());
+}
+
+#[tokio::test]
+async fn a_clients_key_is_rotated_without_a_caller_noticing() {
+    const KEYS: [&str; 3] = ["the-first-key", "the-second-key", "the-third-key"];
+    let a = provider(Rule::new("a").answer(halves())).await;
+    let text = |keys: &str| {
+        let client = format!("[[client]]\nname = \"web\"\nworkflows = [\"w\"]\nkeys = [{keys}]\n");
+        format!("{}{client}", config(&a, "", ""))
+    };
+    let files = [("rubicon.toml", text("\"env:FIRST\"")), ("second.key", format!("{}\n", KEYS[1]))];
+    let files: Vec<(&str, &str)> = files.iter().map(|(name, text)| (*name, text.as_str())).collect();
+    let relay = Relay::start(&files, &[], &[("FIRST", KEYS[0])]).await;
+    let http = client(Http::One);
+    let running = tokio::spawn(send(relay.ask(&http, true).header("x-api-key", KEYS[0])));
+    a.wait_for(|stats| stats.at_gates == 1).await;
+
+    // Both, then the new one alone, then another value in its file.
+    assert_eq!(relay.answer_to(KEYS[1]).await, 401);
+    let said = relay.reload(&text("\"env:FIRST\", \"file:second.key\""), TAKEN, 1).await;
+    assert!(said.contains("client.web, secrets"), "{said}");
+    for key in &KEYS[..2] {
+        // Let in as far as the gate, and then it leaves.
+        let asked = tokio::spawn(send(relay.ask(&http, true).header("authorization", format!("Bearer {key}"))));
+        a.wait_for(|stats| stats.at_gates == 2).await;
+        asked.abort();
+        a.wait_for(|stats| stats.at_gates == 1).await;
+    }
+    relay.reload(&text("\"file:second.key\""), TAKEN, 2).await;
+    assert_eq!(relay.answer_to(KEYS[0]).await, 401);
+    relay.write("second.key", KEYS[2]);
+    relay.running.signal("HUP").await;
+    let said = relay.running.says(TAKEN, 3).await;
+    assert_eq!(relay.answer_to(KEYS[1]).await, 401);
+    // The stream of the first key goes on to its end, with a key that is long gone.
+    assert!(a.open_gate("go", 2));
+    let answered = running.await.expect("an answer");
+    assert!(answered.clean && answered.status == 200 && answered.text().contains("second half"), "{}", answered.text());
+    assert_eq!(relay.answer_to(KEYS[2]).await, 200);
+    for key in KEYS {
+        assert!(!said.contains(key), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn what_only_a_restart_changes_stays_and_is_named_and_the_rest_takes_effect() {
+    let a = provider(Rule::new("a").answer(halves())).await;
+    let relay = Relay::start(&[("rubicon.toml", &config(&a, "max_in_flight = 3", ""))], &[], &[]).await;
+    let http = client(Http::One);
+    let running: Vec<_> = (0..2).map(|_| tokio::spawn(send(relay.ask(&http, true)))).collect();
+    a.wait_for(|stats| stats.at_gates == 2).await;
+    let less = config(&a, "max_in_flight = 1", "").replace("127.0.0.1:0", "127.0.0.1:9") + "[log]\nlevel = \"error\"\n";
+    let said = relay.reload(&less, TAKEN, 1).await;
+    for key in ["server.listen", "log.level"] {
+        assert!(said.contains(&format!("warning: {key}: only a restart changes this")), "{said}");
+    }
+    // One more than runs was free, and is no more; one permit of two must not come back.
+    let answered = relay.answer(true).await;
+    assert_eq!((answered.status, answered.json()["error"]["code"].as_str()), (503, Some("overloaded")));
+    assert!(a.open_gate("go", 2));
+    for stream in running {
+        let answered = stream.await.expect("an answer");
+        assert!(answered.clean && answered.text().contains("second half"), "{}", answered.text());
+    }
+    let one = loop {
+        // The permit comes back when the relay, and not the client, is done.
+        let asked = tokio::spawn(send(relay.ask(&http, true)));
+        let at_gate = tokio::select! {
+            _ = a.wait_for(|stats| stats.at_gates == 1) => true,
+            () = tokio::time::sleep(std::time::Duration::from_millis(20)) => a.stats().at_gates == 1,
+        };
+        if at_gate {
+            break asked;
+        }
+        assert_eq!(asked.await.expect("an answer").status, 503);
+    };
+    assert_eq!(relay.answer(true).await.status, 503);
+    assert!(a.open_gate("go", 1));
+    assert_eq!(one.await.expect("an answer").status, 200);
+    // And up again.
+    relay.reload(&config(&a, "max_in_flight = 2", ""), TAKEN, 2).await;
+    let running: Vec<_> = (0..2).map(|_| tokio::spawn(send(relay.ask(&http, true)))).collect();
+    a.wait_for(|stats| stats.at_gates == 2).await;
+    assert_eq!(relay.answer(true).await.status, 503);
+    assert!(a.open_gate("go", 2));
+    for stream in running {
+        assert_eq!(stream.await.expect("an answer").status, 200);
+    }
+}
+
+/// Signals that come during a load are one more load after it: the last file wins, however many there are.
+#[tokio::test]
+async fn the_last_of_many_files_wins() {
+    let a = provider(Rule::new("a").answer(chat_text(&["a"]))).await;
+    let relay = Relay::start(&[("rubicon.toml", &config(&a, "", ""))], &[], &[]).await;
+    for at in 0..20 {
+        relay.write("rubicon.toml", &config(&a, "", &format!("model = \"m{at}\"")));
+        relay.running.signal("HUP").await;
+    }
+    let last = async {
+        loop {
+            assert_eq!(relay.answer(true).await.status, 200);
+            if a.requests().last().expect("a request").json()["model"] == "m19" {
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(crate::harness::PATIENCE, last).await.expect("the last file is in force");
+    let (_, printed) = relay.running.stop().await;
+    assert!(printed.matches("loading the configuration anew").count() <= 20, "{printed}");
+}
+
+/// As Kubernetes mounts a ConfigMap: the file is a link into a folder that is a link, and that link is swapped.
+#[tokio::test]
+async fn a_watch_sees_swapped_links_included_files_and_secrets() {
+    let a = provider(Rule::new("a").answer(chat_text(&["a"]))).await;
+    let include = "include = [{ path = \"workflows/*.toml\", allow = [\"workflow\"] }]\n";
+    let client_table = "[[client]]\nname = \"web\"\nworkflows = [\"w\"]\nkeys = [\"file:web.key\"]\n";
+    let text = |model: &str| format!("{include}{}{client_table}", config(&a, "", &format!("model = \"{model}\"")));
+    let folder = tempfile::tempdir().expect("a folder");
+    let link = |to: &str, at: &Path| {
+        let new = at.join("..new");
+        std::os::unix::fs::symlink(to, &new).expect("a link");
+        std::fs::rename(new, at.join("..data")).expect("a rename");
+    };
+    write(folder.path(), "..one/rubicon.toml", &text("one"));
+    write(folder.path(), "..two/rubicon.toml", &text("two"));
+    write(folder.path(), "web.key", "the-first-key");
+    write(folder.path(), "workflows/more.toml", "[workflow.more]\nprimary = \"main\"\n");
+    link("..one", folder.path());
+    std::os::unix::fs::symlink("..data/rubicon.toml", folder.path().join("rubicon.toml")).expect("a link");
+    let relay = Relay::start_in(folder, &["--watch"], &[]).await;
+    let model = || a.requests().last().expect("a request").json()["model"].clone();
+    assert_eq!((relay.answer_to("the-first-key").await, model()), (200, "one".into()));
+
+    link("..two", relay.folder.path());
+    relay.running.says(TAKEN, 1).await;
+    assert_eq!((relay.answer_to("the-first-key").await, model()), (200, "two".into()));
+
+    relay.write("web.key", "the-second-key");
+    relay.running.says(TAKEN, 2).await;
+    assert_eq!((relay.answer_to("the-first-key").await, relay.answer_to("the-second-key").await), (401, 200));
+
+    // A new file of a pattern: broken, and mended.
+    relay.write("workflows/yet-more.toml", "[workflow.more]\nprimary = \"main\"\n");
+    let said = relay.running.says(REFUSED, 1).await;
+    assert!(said.contains("workflows/yet-more.toml:1: error: workflow.more: "), "{said}");
+    relay.write("workflows/yet-more.toml", "[workflow.most]\nprimary = \"main\"\n");
+    let said = relay.running.says(TAKEN, 3).await;
+    assert!(said.contains("\"changed\":\"workflow.most\""), "{said}");
+    let (code, _) = relay.running.stop().await;
+    assert_eq!(code, 0);
+}
+
+/// Operators see what became of a load; what they switched off stays off; and their own tokens are taken away by one.
+#[tokio::test]
+async fn operators_see_loads_and_their_switches_survive_them() {
+    let a = provider(Rule::new("a").answer(chat_text(&["a"]))).await;
+    let server = "admin_listen = \"127.0.0.1:0\"\nstore = \"memory\"";
+    let text = config(&a, server, "") + OPERATORS;
+    let relay = Relay::start(&[("rubicon.toml", &text)], &[], &ENV).await;
+    let said = relay.running.says("the admin side is on ", 1).await;
+    let base = said.split("the admin side is on ").nth(1).and_then(|rest| rest.lines().next()).expect("a URL");
+    let reason = serde_json::json!({ "reason": "INC-7" });
+    let killed = change(base, "/admin/v1/routes/main/kill", Who::Operator, "*", reason).await;
+    assert_eq!(killed.status, 200, "{}", killed.text());
+    assert_ne!(relay.answer(true).await.status, 200);
+
+    relay.reload(&text.replace("kind = ", "kimd = "), REFUSED, 1).await;
+    let seen = get(base, "/admin/v1/config", Who::Viewer).await.json();
+    assert_eq!((&seen["generation"], &seen["reload"]["failures"]), (&1.into(), &1.into()), "{seen}");
+    let problem = seen["reload"]["failed"]["problems"][0].as_str().expect("a line");
+    assert!(problem.contains("rubicon.toml:5: error: provider.p.kind: `kind` is required"), "{problem}");
+
+    // Without the last operator, with another model, and a log level that has to wait.
+    let less = text
+        .rsplit_once("[[operator]]")
+        .expect("an operator")
+        .0
+        .replace("provider = \"p\"", "provider = \"p\"\nmodel = \"m\"");
+    relay.reload(&(less + "[log]\nlevel = \"error\"\n"), TAKEN, 1).await;
+    let seen = get(base, "/admin/v1/config", Who::Viewer).await.json();
+    assert_eq!((&seen["generation"], &seen["reload"]["failed"]), (&2.into(), &serde_json::Value::Null), "{seen}");
+    assert_eq!(seen["reload"]["needs_restart"], serde_json::json!(["log.level"]));
+    assert_eq!(get(base, "/admin/v1/config", Who::Approver).await.status, 401);
+    assert_ne!(relay.answer(true).await.status, 200, "the route is still killed");
+    assert_eq!(a.calls(), 0);
+}
