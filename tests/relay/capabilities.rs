@@ -140,6 +140,47 @@ fn messages() -> Vec<Row> {
     ]
 }
 
+/// Items of a responses request.
+fn items(name: &'static str, items: &str) -> Row {
+    row(name, format!(r#""input":[{items}]"#))
+}
+
+fn responses() -> Vec<Row> {
+    const HI: &str = r#""input":"hi""#;
+    let with = |name, members: &str| row(name, format!("{HI},{members}"));
+    let tool = |name, kind: &str| with(name, &format!(r#""tools":[{{"type":"{kind}"}}]"#));
+    let part = |name, part: &str| items(name, &format!(r#"{{"role":"user","content":[{part}]}}"#));
+    const FUNCTION: &str = r#""tools":[{"type":"function","name":"f","parameters":{}}]"#;
+    vec![
+        row("text", HI),
+        part("image", r#"{"type":"input_image","image_url":"data:image/png;base64,AAAA"}"#),
+        part("audio", r#"{"type":"input_audio","input_audio":{"data":"AAAA","format":"wav"}}"#),
+        part("video", r#"{"type":"input_video","video_url":"https://example.test/v"}"#),
+        part("file", r#"{"type":"input_file","file_data":"AAAA","filename":"a.pdf"}"#),
+        part("new_kind", r#"{"type":"new_kind","x":1}"#),
+        with("tools", FUNCTION),
+        with("parallel_tools", &format!("{FUNCTION},\"parallel_tool_calls\":true")),
+        items("tools", r#"{"type":"function_call_output","call_id":"c","output":"x"}"#),
+        items("apply_patch", r#"{"type":"apply_patch_call_output","call_id":"c","status":"completed"}"#),
+        items("new_item", r#"{"type":"new_item","x":1}"#),
+        with("json_schema", r#""text":{"format":{"type":"json_schema","name":"s","schema":{}}}"#),
+        with("json_object", r#""text":{"format":{"type":"json_object"}}"#),
+        with("logprobs", r#""top_logprobs":2"#),
+        with("reasoning", r#""reasoning":{"effort":"high"}"#),
+        with("stored_prompt", r#""prompt":{"id":"pmpt_1"}"#),
+        with("context_management", r#""context_management":[{"type":"compaction"}]"#),
+        tool("mcp", "mcp"),
+        tool("code_interpreter", "code_interpreter"),
+        tool("computer_use", "computer_use_preview"),
+        tool("shell", "local_shell"),
+        tool("web_search", "web_search_preview_2025_03_11"),
+        tool("file_search", "file_search"),
+        tool("image_generation", "image_generation"),
+        tool("new_hosted_tool", "new_hosted_tool"),
+        Row { beta: Some("responses=v1"), ..row("beta:responses=v1", HI) },
+    ]
+}
+
 /// Names of SPEC that a dialect can ask for must each have a row: a reader that forgets one fails here.
 const NAMED_BY_SPEC: [&str; 11] = [
     "text",
@@ -157,7 +198,7 @@ const NAMED_BY_SPEC: [&str; 11] = [
 
 #[test]
 fn every_capability_that_the_spec_names_has_a_row() {
-    let names: BTreeSet<&str> = chat().iter().chain(&messages()).map(|row| row.name).collect();
+    let names: BTreeSet<&str> = chat().iter().chain(&messages()).chain(&responses()).map(|row| row.name).collect();
     for name in NAMED_BY_SPEC.into_iter().chain(["computer_use", "shell", "file_search", "image_generation"]) {
         assert!(names.contains(name), "{name}");
     }
@@ -216,7 +257,7 @@ async fn hold(dialect: Dialect, auto: AutoDialect, rows: &[Row]) {
             let mut request = client.post(url(&relay, path(dialect))).bearer_auth(&key);
             request = request.header("content-type", "application/json").header("rubicon-workflow", &name);
             if let Some(value) = row.beta {
-                let header = if dialect == Dialect::ChatCompletions { "openai-beta" } else { "anthropic-beta" };
+                let header = if dialect == Dialect::AnthropicMessages { "anthropic-beta" } else { "openai-beta" };
                 request = request.header(header, value);
             }
             let answered = send(request.body(sent.clone())).await;
@@ -240,6 +281,11 @@ async fn hold(dialect: Dialect, auto: AutoDialect, rows: &[Row]) {
 #[tokio::test]
 async fn chat_completions() {
     hold(Dialect::ChatCompletions, AutoDialect::ChatCompletions, &chat()).await;
+}
+
+#[tokio::test]
+async fn responses_of_openai() {
+    hold(Dialect::Responses, AutoDialect::Responses, &responses()).await;
 }
 
 #[tokio::test]
