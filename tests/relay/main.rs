@@ -40,5 +40,6 @@ mod secrets;
 mod setup;
 mod slow;
 mod smoke;
+mod splits;
 mod streams;
 mod stuck;
