@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::State;
+use bytes::Bytes;
 use http::Request;
 
 use crate::plan::explain::Ask;
@@ -19,16 +20,20 @@ use super::query::Query;
 
 /// The plan for a request at this moment.
 pub(super) async fn explain(State(app): State<Arc<App>>, request: Request<Body>) -> Answer {
-    let query = Query::read_with(request.uri(), &["workflow", "dialect"], &["header"])?;
+    let query = Query::read_with(request.uri(), &["workflow", "dialect", "request"], &["header"])?;
     let (parts, body) = request.into_parts();
     let max = app.current().settings.server.max_body_bytes;
     let body = read_body(body, parts.extensions.get(), max).await?;
     let ask = Ask {
         workflow: query.get("workflow").map(str::to_owned),
         dialect: query.get("dialect").map(str::to_owned),
-        headers: query.all("header").map(str::to_owned).collect(),
-        request: (!body.is_empty()).then_some(body),
+        headers: query.all("header").flat_map(str::lines).map(str::to_owned).collect(),
+        request: if body.is_empty() {
+            query.get("request").map(|text| Bytes::from(text.to_owned()))
+        } else {
+            Some(body)
+        },
     };
-    let explanation = explained(&app, &*app.control.switches(), &ask);
+    let explanation = explained(&app, &app.board, &ask);
     explanation.map(|explanation| json(&explanation)).map_err(|error| Problem::new(400, error.code, error.message))
 }

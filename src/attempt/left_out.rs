@@ -35,7 +35,9 @@ pub fn left_out(s: &Situation<'_>) -> Vec<(usize, Refusal)> {
             Some(Refusal::ClassBlocked)
         } else {
             let (need, estimate) = s.needs.get(index).copied().unwrap_or_default();
-            s.budget.check(s.now, need, estimate).err().and_then(of)
+            // Whether or not attempts are left: the route was passed over for its own reason before they were spent.
+            let of_its_own = Budget { attempts: 0, attempts_elsewhere: 0, ..s.budget.clone() };
+            of_its_own.check(s.now, need, estimate).err().and_then(of)
         };
         left.extend(reason.map(|reason| (index, reason)));
     }

@@ -41,6 +41,11 @@ fn shared(one: &ProviderSettings, other: &ProviderSettings) -> Option<String> {
     if one.account == other.account {
         return Some("the account".to_owned());
     }
-    let host = |provider: &ProviderSettings| provider.base_url.authority().map(|at| at.as_str().to_ascii_lowercase());
+    // One machine of one's own that stands for both is a rehearsal, and says so itself.
+    let is_loopback = |host: &str| host == "localhost" || host == "[::1]" || host.starts_with("127.");
+    let host = |provider: &ProviderSettings| {
+        let authority = provider.base_url.authority()?;
+        (!is_loopback(authority.host())).then(|| authority.as_str().to_ascii_lowercase())
+    };
     (host(one).is_some() && host(one) == host(other)).then(|| "the host".to_owned())
 }

@@ -376,3 +376,36 @@ fn the_lists() {
     let digests: Vec<_> = report.digests.iter().map(|one| (one.route.as_str(), one.verified)).collect();
     assert_eq!(digests, [("claude", Some("none")), ("other", Some("none"))]);
 }
+
+#[test]
+fn members_of_a_split() {
+    let split = |approvals: &[&str], failover: &str| {
+        let mut text = GOOD
+            .replace(
+                "primary = \"main\"\nequivalents = [\"other\"]\n",
+                "primary = [{ route = \"main\", weight = 9 }, { route = \"other\", weight = 1 }]\n",
+            )
+            .replace("enabled = true\n", failover);
+        text.truncate(text.find("[[approval]]").unwrap());
+        for purpose in approvals {
+            text += &format!(
+                "[[approval]]\nworkflow = \"w\"\nroute = \"other\"\npurpose = \"{purpose}\"\nnetwork = \"public\"\n"
+            );
+        }
+        report(&loaded(&text), NOW)
+    };
+    let why = |report: &Report| -> Vec<String> {
+        report.disabled.iter().map(|one| format!("{} {}: {}", one.route, one.role, one.why.join(" "))).collect()
+    };
+    let whole = split(&["planned", "failover"], "enabled = true\n");
+    assert_eq!((serious(&whole.problems), why(&whole)), (vec![], vec![]));
+    let unapproved = split(&["failover"], "enabled = true\n");
+    assert_eq!(serious(&unapproved.problems), ["error split_member_refused workflow.w.primary"]);
+    assert_eq!(why(&unapproved), ["other planned (share): approval_missing"]);
+    // That a member only has a share is a choice; the first one stands in for it all the same.
+    let share = split(&["planned"], "enabled = true\n");
+    assert_eq!(serious(&share.problems), Vec::<String>::new());
+    assert_eq!(why(&share), ["other planned (standing in): approval_missing network"]);
+    let off = split(&["planned"], "enabled = false\n");
+    assert_eq!(serious(&off.problems), Vec::<String>::new());
+}

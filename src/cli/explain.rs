@@ -1,14 +1,16 @@
 //! `rubicon explain`: which routes would serve a request, in what order, and why not the others.
 //!
-//! Offline from the config and a request file, with nothing closed. `GET /admin/v1/explain` makes the same
-//! [`Explanation`](crate::plan::explain::Explanation) with the living process's kill switches, breakers and limits.
+//! Offline from the config and a request file, with nothing closed; with `--url` the living relay is asked, whose kill switches,
+//! breakers and limits count. Both make and print the same [`Explanation`].
 
+use std::fmt::Write as _;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use bytes::Bytes;
 use clap::Args;
+use serde_json::Value;
 
 use crate::attempt::budget::NEED_WITHOUT_DATA;
 use crate::attempt::cost;
@@ -16,13 +18,15 @@ use crate::clock::{Instant, UnixMillis};
 use crate::config;
 use crate::gate::AllOpen;
 use crate::plan::World;
-use crate::plan::explain::{Ask, explain};
+use crate::plan::explain::{Ask, Explanation, explain};
+
+use super::operator::{self, Client, Connect, Failure};
 
 const ABOUT: &str = "\
 Says which routes may serve a request of a workflow, in the order in which they would be tried, and
 every reason against the others, by the names of src/plan/refusals.md. Reads the config only and
-calls nobody: as if no route were killed, tripped or full. `GET /admin/v1/explain` of a running relay
-says the same in the same words, and what is closed there counts.";
+calls nobody: as if no route were killed, tripped or full. With --url the running relay is asked
+through its admin side (`GET /admin/v1/explain`), and what is closed there counts.";
 
 const CODES: &str = "\
 Exit codes: 0 a route is eligible, 1 none is, or the config or the request has errors.";
@@ -53,12 +57,58 @@ pub struct ExplainArgs {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
+    /// Ask the running relay whose admin side is at this address, instead of reading the config
+    #[arg(long, value_name = "URL", conflicts_with = "config")]
+    pub url: Option<String>,
+    /// With --url, the operator's token: env:NAME or file:PATH
+    #[arg(long, value_name = "REF", default_value = "env:RUBICON_TOKEN", requires = "url")]
+    pub token: String,
 }
 
 /// Explains to stdout.
-pub fn run(args: &ExplainArgs) -> ExitCode {
+pub async fn run(args: &ExplainArgs) -> ExitCode {
     let (mut out, mut errors) = (io::stdout(), io::stderr());
+    if let Some(url) = &args.url {
+        let answer = living(args, url).await;
+        let none = answer.as_ref().is_ok_and(|answer| answer.get("eligible") == Some(&Value::Bool(false)));
+        let code = operator::told("explain", args.json, answer, |answer| {
+            // What an older or newer relay answers is shown as it is.
+            serde_json::from_value::<Explanation>(answer.clone())
+                .map_or_else(|_| format!("{answer:#}\n"), |explanation| explanation.to_string())
+        });
+        return if none { ExitCode::FAILURE } else { code };
+    }
     offline(args, &super::environment, UnixMillis::now(), &mut io::stdin(), (&mut out, &mut errors))
+}
+
+/// Asks the running relay.
+async fn living(args: &ExplainArgs, url: &str) -> Result<Value, Failure> {
+    let asked = ask(args, &mut io::stdin()).map_err(Failure::Usage)?;
+    let connect = Connect { url: Some(url.to_owned()), config: None, token: args.token.clone(), json: args.json };
+    let headers = asked.headers.join("\n");
+    let pairs = [
+        ("workflow", asked.workflow.as_deref()),
+        ("dialect", asked.dialect.as_deref()),
+        ("header", Some(headers.as_str()).filter(|headers| !headers.is_empty())),
+    ];
+    let mut path = String::from("/admin/v1/explain");
+    for (index, (name, value)) in pairs.into_iter().filter_map(|(name, value)| Some((name, value?))).enumerate() {
+        let _ = write!(path, "{}{name}={}", if index == 0 { '?' } else { '&' }, encoded(value));
+    }
+    Ok(Client::new(&connect)?.get_with(&path, asked.request.unwrap_or_default()).await?.body)
+}
+
+/// Percent-encoded but for what is unreserved (RFC 3986, 2.3).
+fn encoded(text: &str) -> String {
+    let mut encoded = String::new();
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            let _ = write!(encoded, "%{byte:02X}");
+        }
+    }
+    encoded
 }
 
 /// Explains, offline. `input` is read where the request is `-`.

@@ -67,7 +67,7 @@ pub async fn run(cli: Cli) -> ExitCode {
     match cli.command {
         Command::Init(args) => init::run(&args, UnixMillis::now(), &mut std::io::stdout(), &mut std::io::stderr()),
         Command::Check(args) => check::run(&args, &environment, UnixMillis::now(), &mut std::io::stdout()),
-        Command::Explain(args) => explain::run(&args),
+        Command::Explain(args) => explain::run(&args).await,
         Command::Serve(args) => serve::run(args).await,
         Command::Route(args) => route::run(args).await,
         Command::Failover(args) => failover::run(args).await,
@@ -106,6 +106,8 @@ mod tests {
             ("rubicon route restore a --reason x --url http://localhost:1 -c f.toml", 2),
             ("rubicon failover enable", 2),
             ("rubicon explain --nonsense", 2),
+            ("rubicon explain --url http://localhost:1 -c f.toml", 2),
+            ("rubicon explain --token env:T", 2),
             ("rubicon --help", 0),
             ("rubicon check --help", 0),
             ("rubicon --version", 0),

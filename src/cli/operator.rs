@@ -106,6 +106,11 @@ impl Client {
         self.send(Method::GET, path, None, Bytes::new()).await
     }
 
+    /// Asks with a body.
+    pub(super) async fn get_with(&self, path: &str, body: Bytes) -> Result<Answered, Failure> {
+        self.send(Method::GET, path, None, body).await
+    }
+
     /// Changes something.
     pub(super) async fn post(&self, path: &str, matches: HeaderValue, body: &Value) -> Result<Answered, Failure> {
         self.send(Method::POST, path, Some(matches), Bytes::from(body.to_string())).await

@@ -7,13 +7,14 @@
 mod ask;
 mod text;
 
+use std::borrow::Cow;
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::config::settings::{Network, RouteSettings, Settings, SideEffects, WorkflowSettings};
 use crate::contract::Contract;
-use crate::ids::{RouteId, WorkflowId};
+use crate::ids::RouteId;
 
 use super::refusal::Refusal;
 use super::{Member, Plan, Role, World, digest, plan};
@@ -23,19 +24,22 @@ pub use ask::{Ask, AskError};
 /// What an attempt on a route needs: time, and its estimated cost in US dollars.
 pub type Figures<'a> = &'a dyn Fn(&RouteSettings, &Contract) -> (Duration, f64);
 
+/// A word of this program's own; owned where it was read from another process's answer.
+type Word = Cow<'static, str>;
+
 /// The plan for one request.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Explanation {
     /// The workflow.
-    pub workflow: WorkflowId,
+    pub workflow: String,
     /// Its version.
     pub version: u64,
     /// The request's dialect.
-    pub dialect: &'static str,
+    pub dialect: Word,
     /// A route may serve.
     pub eligible: bool,
     /// Why the relay would answer 400 before any plan, if it would.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rejected: Option<Rejected>,
     /// What the request uses.
     pub request: Uses,
@@ -44,28 +48,28 @@ pub struct Explanation {
     /// What is switched on.
     pub failover: Switched,
     /// The planned split; empty where the primary is one route.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub split: Vec<Share>,
     /// Routes that may serve, in the order in which they are tried.
     pub candidates: Vec<Listed>,
     /// Every reason against the others, one entry each.
     pub refused: Vec<Reason>,
     /// Where nothing may serve now, when the first tripped route may be asked again, in milliseconds from now.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
 }
 
 /// A request that is refused whatever the routes say.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Rejected {
     /// The code of the 400.
-    pub code: &'static str,
+    pub code: Word,
     /// A sentence.
     pub message: String,
 }
 
 /// What the request uses.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Uses {
     /// The model it names.
     pub model: Option<String>,
@@ -88,7 +92,7 @@ pub struct Uses {
 }
 
 /// The envelope of the workflow, tightened by the request's headers.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spend {
     /// The deadline that applies to this request, in milliseconds.
     pub deadline_ms: u64,
@@ -101,13 +105,13 @@ pub struct Spend {
     /// US dollars; absent: not limited.
     pub max_cost_usd: Option<f64>,
     /// Hosted tools that may be declared.
-    pub side_effects: &'static str,
+    pub side_effects: Word,
     /// What was sent and gave no answer may be sent again.
     pub repeat_unanswered: bool,
 }
 
 /// Failover as switched.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Switched {
     /// `failover.enabled`, unless an operator switched it off.
     pub enabled: bool,
@@ -120,10 +124,10 @@ pub struct Switched {
 }
 
 /// A member of the planned split.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Share {
     /// The route.
-    pub route: RouteId,
+    pub route: String,
     /// Its weight.
     pub weight: u32,
     /// Its share of this request's choice, from 0 to 1.
@@ -133,12 +137,12 @@ pub struct Share {
 }
 
 /// A candidate.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Listed {
     /// The route.
-    pub route: RouteId,
+    pub route: String,
     /// What it is to the workflow.
-    pub role: &'static str,
+    pub role: Word,
     /// Its provider.
     pub provider: String,
     /// The model sent upstream; absent: the request's own.
@@ -148,7 +152,7 @@ pub struct Listed {
     /// Its account.
     pub account: String,
     /// Its network.
-    pub network: Option<&'static str>,
+    pub network: Option<Word>,
     /// Of host, model, account, region, network.
     pub route_digest: String,
     /// What an attempt there would cost, estimated; 0 without a price.
@@ -158,18 +162,18 @@ pub struct Listed {
 }
 
 /// One reason against one route, in the shape of `rubicon.refused`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reason {
     /// The route.
-    pub route: RouteId,
+    pub route: String,
     /// What it is to the workflow.
-    pub role: &'static str,
+    pub role: Word,
     /// The refusal's name.
     pub why: String,
     /// What it means.
-    pub means: &'static str,
+    pub means: Word,
     /// What to do about it.
-    pub remedy: &'static str,
+    pub remedy: Word,
 }
 
 /// Explains.
@@ -187,9 +191,9 @@ pub fn explain(
     let rejected = rejected(workflow, &contract);
     let off_by_operator = world.gate.failover_off(&workflow.name);
     Ok(Explanation {
-        workflow: workflow.name.clone(),
+        workflow: workflow.name.to_string(),
         version: workflow.version,
-        dialect: contract.endpoint.dialect().name(),
+        dialect: contract.endpoint.dialect().name().into(),
         eligible: rejected.is_none() && !plan.candidates.is_empty(),
         rejected,
         request: uses(workflow, &contract),
@@ -218,16 +222,16 @@ fn millis(duration: Duration) -> u64 {
 fn rejected(workflow: &WorkflowSettings, contract: &Contract) -> Option<Rejected> {
     if contract.facts.model.is_none() && workflow.primary.model.is_none() {
         let message = "The request names no model, and neither does the route.".to_owned();
-        return Some(Rejected { code: "model_missing", message });
+        return Some(Rejected { code: "model_missing".into(), message });
     }
     if let Some(tool) = contract.forbidden_tool() {
         let message =
             format!("The tool {tool} is run by the provider and is not allowed by this workflow's side_effects.");
-        return Some(Rejected { code: "side_effects_not_allowed", message });
+        return Some(Rejected { code: "side_effects_not_allowed".into(), message });
     }
     let dialect = contract.endpoint.dialect();
     (!workflow.primary.dialects.contains(&dialect)).then(|| Rejected {
-        code: "dialect_not_supported",
+        code: "dialect_not_supported".into(),
         message: format!("The workflow {} does not speak {}.", workflow.name, dialect.name()),
     })
 }
@@ -265,7 +269,8 @@ fn spend(contract: &Contract) -> Spend {
             SideEffects::None => "none",
             SideEffects::ReadOnly => "read_only",
             SideEffects::WritePossible => "write_possible",
-        },
+        }
+        .into(),
         repeat_unanswered: envelope.repeat_unanswered,
     }
 }
@@ -280,7 +285,7 @@ fn shares(members: &[Member]) -> Vec<Share> {
     members
         .iter()
         .map(|member| Share {
-            route: member.route.name.clone(),
+            route: member.route.name.to_string(),
             weight: member.weight,
             share: share(member),
             why: member.why.iter().map(Refusal::to_string).collect(),
@@ -291,15 +296,15 @@ fn shares(members: &[Member]) -> Vec<Share> {
 fn listed(route: &RouteSettings, role: Role, contract: &Contract, figures: Figures<'_>) -> Listed {
     let (needs, estimated_cost_usd) = figures(route, contract);
     Listed {
-        route: route.name.clone(),
-        role: role.name(),
+        route: route.name.to_string(),
+        role: role.name().into(),
         provider: route.provider.name.to_string(),
         model: route.model.clone(),
         region: route.region.clone(),
         account: route.provider.account.clone(),
         network: route.provider.network.map(|network| match network {
-            Network::Private => "private",
-            Network::Public => "public",
+            Network::Private => "private".into(),
+            Network::Public => "public".into(),
         }),
         route_digest: digest::route_digest(route),
         estimated_cost_usd,
@@ -321,11 +326,11 @@ fn reasons(workflow: &WorkflowSettings, plan: &Plan) -> Vec<Reason> {
     };
     let all = plan.refused.iter().flat_map(|(route, reasons)| reasons.iter().map(move |reason| (route, reason)));
     all.map(|(route, reason)| Reason {
-        route: route.clone(),
-        role: of(route).name(),
+        route: route.to_string(),
+        role: of(route).name().into(),
         why: reason.to_string(),
-        means: reason.entry().meaning,
-        remedy: reason.entry().remedy,
+        means: reason.entry().meaning.into(),
+        remedy: reason.entry().remedy.into(),
     })
     .collect()
 }

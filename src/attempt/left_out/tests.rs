@@ -63,6 +63,7 @@ fn each_candidate_that_was_not_asked_has_its_reason() {
         Row { left_ms: 10, ..row(Class::ProviderOverloaded, &["1 time", "2 time", "3 class_blocked"]) },
         Row { max_cost: Some(0.2), ..row(Class::ProviderOverloaded, &["2 cost", "3 class_blocked"]) },
         Row { attempts: 3, ..row(Class::ProviderOverloaded, &["3 class_blocked"]) },
+        Row { attempts: 3, max_cost: Some(0.2), ..row(Class::ProviderOverloaded, &["2 cost", "3 class_blocked"]) },
         Row {
             may_have_run: true,
             hosted: true,

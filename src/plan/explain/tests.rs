@@ -48,10 +48,10 @@ fn explained(ask: &Ask) -> Result<Explanation, AskError> {
 #[test]
 fn a_request_that_fits_and_one_that_does_not() {
     let fine = explained(&Ask::default()).unwrap();
-    let names: Vec<_> = fine.candidates.iter().map(|one| (one.route.as_str(), one.role)).collect();
+    let names: Vec<_> = fine.candidates.iter().map(|one| (one.route.as_str(), &*one.role)).collect();
     assert_eq!(names, [("main", "primary"), ("spare", "equivalent")]);
     assert_eq!((fine.candidates[1].estimated_cost_usd, fine.candidates[1].needs_ms), (0.5, 2000));
-    let whys: Vec<_> = fine.refused.iter().map(|one| (one.route.as_str(), one.role, one.why.as_str())).collect();
+    let whys: Vec<_> = fine.refused.iter().map(|one| (one.route.as_str(), &*one.role, one.why.as_str())).collect();
     assert_eq!(
         whys,
         [
@@ -74,6 +74,8 @@ fn a_request_that_fits_and_one_that_does_not() {
     assert_eq!(tools.request.capabilities, ["beta:x", "text", "tools"]);
     assert_eq!((tools.request.max_output_tokens, tools.envelope.max_attempts), (Some(7), 2));
     assert_eq!(tools.candidates.len(), 1);
+    let read: Explanation = serde_json::from_str(&serde_json::to_string(&tools).unwrap()).unwrap();
+    assert_eq!(read, tools, "another process's answer is printed alike");
     let text = tools.to_string();
     for line in [
         "workflow w (version 1), chat-completions\n",

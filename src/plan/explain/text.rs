@@ -98,7 +98,7 @@ fn candidate(f: &mut fmt::Formatter<'_>, number: usize, one: &Listed) -> fmt::Re
         one.model.as_deref().unwrap_or("(the request's own)"),
         one.region.as_deref().unwrap_or("(not stated)"),
         one.account,
-        one.network.unwrap_or("(not stated)"),
+        one.network.as_deref().unwrap_or("(not stated)"),
     )?;
     writeln!(f, "     needs {} ms, about ${:.4}; {}", one.needs_ms, one.estimated_cost_usd, one.route_digest)
 }
