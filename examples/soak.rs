@@ -172,7 +172,7 @@ impl World {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let rss = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix("kB"));
         let in_flight = &self.relay.app().in_flight;
-        let taken = self.relay.app().settings.server.max_in_flight - in_flight.available_permits();
+        let taken = self.relay.app().current().settings.server.max_in_flight - in_flight.available_permits();
         let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
         Sample {
             streams: self.begun.load(Ordering::Relaxed),

@@ -4,7 +4,7 @@
 pub use tokio::time::Instant;
 
 /// Wall time in milliseconds since 1970-01-01T00:00:00Z.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub struct UnixMillis(pub u64);
 
 impl UnixMillis {

@@ -11,6 +11,7 @@
 //! | [`relay`] | drives one client request; the only room that sees all the others | |
 //! | [`contract`] | what a request demands: body facts, headers, the tightened envelope | yes |
 //! | [`plan`] | which routes may serve it, in what order, and why not the others | yes |
+//! | [`gate`] | is a route open *now*? kill switches, breakers, limits | yes |
 //! | [`attempt`] | what next? attempts, time, added latency, cost; retry, fail over or stop | yes |
 //! | [`upstream`] | the only HTTP client of the relay | |
 //! | [`wire`] | bytes to SSE blocks and back; bounded; knows no provider | yes |
@@ -54,6 +55,7 @@ pub mod clock;
 pub mod config;
 pub mod contract;
 pub mod demo;
+pub mod gate;
 pub mod ids;
 pub mod mock;
 pub mod plan;

@@ -214,7 +214,7 @@ fn untried<'a>(s: &'a Situation<'_>, allowed: Actions, role: Role) -> impl Itera
     s.plan.candidates.iter().enumerate().filter_map(move |(index, candidate)| {
         let fits_role = match role {
             Role::Alternate => candidate.role == Role::Alternate,
-            Role::Primary | Role::Equivalent => candidate.role != Role::Alternate,
+            Role::Primary | Role::Planned | Role::Equivalent => candidate.role != Role::Alternate,
         };
         let fresh = s.tried.get(index).is_none_or(|tried| tried.attempts == 0);
         let elsewhere = role == Role::Alternate || !without.contains(&&candidate.route.provider.name);

@@ -96,8 +96,6 @@ pub(super) enum Default {
 pub(super) enum State {
     /// Read and used.
     Acted,
-    /// Accepted, for people; changes nothing.
-    Informational,
     /// Refused with `not_built_yet`, with everything below it.
     NotBuilt,
 }

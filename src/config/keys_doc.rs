@@ -20,7 +20,6 @@ pub fn render() -> String {
     for key in KEYS {
         let (default, mark) = match key.state {
             State::Acted => (key.default_text(), ""),
-            State::Informational => (key.default_text(), "*note:* "),
             State::NotBuilt => ("—".to_owned(), "***not built yet:*** "),
         };
         let meaning = format!("{mark}{}{}", key.meaning, unbuilt_words(key));

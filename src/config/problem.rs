@@ -95,6 +95,7 @@ codes! {
     SecretInvalid "secret_invalid" "The secret has characters that no header can carry (spaces, line ends, non-ASCII)."
     KeyShared "key_shared" "Two clients have the same key."
     ListenNotLoopback "listen_not_loopback" "Listening beyond loopback without any `[[client]]`."
+    AdminNotLoopback "admin_not_loopback" "The admin side beyond loopback, in clear."
     BaseUrlInvalid "base_url_invalid" "A `base_url` that is not scheme, host and path."
     BaseUrlUnversioned "base_url_unversioned" "A `base_url` without a path where `/v1` is usual."
     PlainHttp "plain_http" "Plain `http://` beyond loopback without `allow_plain_http`."

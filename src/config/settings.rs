@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,6 +30,10 @@ pub struct Settings {
     pub workflows: BTreeMap<WorkflowId, Arc<WorkflowSettings>>,
     /// `[[approval]]`.
     pub approvals: Vec<Approval>,
+    /// `[[operator]]`; empty: the admin side is off.
+    pub operators: Vec<Arc<OperatorSettings>>,
+    /// `[telemetry]`.
+    pub telemetry: TelemetrySettings,
 }
 
 /// `[server]`.
@@ -48,6 +53,66 @@ pub struct ServerSettings {
     pub max_in_flight: usize,
     /// `exhausted_status` (424): what a caller gets when a provider's failure could not be recovered.
     pub exhausted_status: u16,
+    /// `admin_listen` (127.0.0.1:8081 where there is an operator or `metrics_open`); absent: no admin side.
+    pub admin_listen: Option<SocketAddr>,
+    /// `store`.
+    pub store: StoreSettings,
+    /// `memory_bytes`; absent: half the machine's or the cgroup's.
+    pub memory_bytes: Option<u64>,
+    /// `metrics_open` (false): `/metrics` without a token.
+    pub metrics_open: bool,
+    /// `cors_origins`: origins that get CORS headers; empty: none.
+    pub cors_origins: Vec<String>,
+    /// `retry`: what attempts after the first may add to the traffic.
+    pub retry: RetryShare,
+}
+
+/// `[server] retry`: the shared budget of attempts after the first. Within any [`window`](RetryShare) of 10 s a route's operations
+/// may make `max(min_per_second × 10, share × operations)` further attempts.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RetryShare {
+    /// `share` (0.2) of the operations of the last 10 s.
+    pub share: f64,
+    /// `min_per_second` (5): what little traffic may always add.
+    pub min_per_second: u32,
+}
+
+/// `[server] store`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StoreSettings {
+    /// Nothing survives a restart.
+    Memory,
+    /// `redb:PATH`, the path resolved against the config's folder.
+    Redb(PathBuf),
+}
+
+/// `[[operator]]`.
+#[derive(Debug)]
+pub struct OperatorSettings {
+    /// `name`, as journaled.
+    pub name: String,
+    /// `token`.
+    pub token: Secret,
+    /// `role`.
+    pub role: OperatorRole,
+}
+
+/// `[[operator]] role`, from less to more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum OperatorRole {
+    /// Reads.
+    Viewer,
+    /// Kills and disables, too.
+    Operator,
+    /// Restores and enables, too.
+    Approver,
+}
+
+/// `[telemetry]`.
+#[derive(Debug, Clone, Default)]
+pub struct TelemetrySettings {
+    /// `otlp_endpoint`: base URL of an OTLP/HTTP collector; absent: no traces.
+    pub otlp_endpoint: Option<String>,
 }
 
 /// `[log]`.
@@ -57,6 +122,21 @@ pub struct LogSettings {
     pub format: LogFormat,
     /// `level` (info): error, warn, info, debug or trace.
     pub level: String,
+    /// `events` (stdout): where the event lines go.
+    pub events: EventsTo,
+}
+
+/// `[log] events`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EventsTo {
+    /// Nowhere.
+    Off,
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+    /// `file:PATH`, appended to.
+    File(PathBuf),
 }
 
 /// `[log] format`.
@@ -124,6 +204,8 @@ pub struct ProviderSettings {
     pub attempts_header: Option<http::HeaderName>,
     /// `idempotency_header`: request header that carries a key of this attempt, where the provider supports one.
     pub idempotency_header: Option<http::HeaderName>,
+    /// `depends_on`: failure domains that it shares with others.
+    pub depends_on: Vec<String>,
 }
 
 /// `network`.
@@ -171,6 +253,49 @@ pub struct RouteSettings {
     pub timeouts: Timeouts,
     /// `verified`.
     pub verified: Option<Verified>,
+    /// `limits`.
+    pub limits: Limits,
+    /// `failover_limits`.
+    pub failover_limits: FailoverLimits,
+    /// `breaker`.
+    pub breaker: BreakerSettings,
+    /// `oncall`: whom to call, shown to operators.
+    pub oncall: Option<String>,
+    /// `schemas` it keeps; absent: not stated.
+    pub schemas: Option<Vec<String>>,
+    /// `languages`; absent: not stated.
+    pub languages: Option<Vec<String>>,
+    /// `safety_profile`; absent: not stated.
+    pub safety_profile: Option<String>,
+}
+
+/// `[route.X] limits`; what is absent is not limited.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Limits {
+    /// `concurrency`: attempts at once, each held to its stream's end.
+    pub concurrency: Option<u32>,
+    /// `requests_per_minute`.
+    pub requests_per_minute: Option<u64>,
+    /// `tokens_per_minute`: estimated input and output when admitted, corrected when told.
+    pub tokens_per_minute: Option<u64>,
+}
+
+/// `[route.X] failover_limits`: what recovery traffic (attempts that another route should have served) may add.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct FailoverLimits {
+    /// `concurrency`.
+    pub concurrency: Option<u32>,
+    /// `requests_per_second`.
+    pub requests_per_second: Option<u32>,
+}
+
+/// `[route.X] breaker`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BreakerSettings {
+    /// `failures` (10) in a row that trip it; 0: never.
+    pub failures: u32,
+    /// `cooldown_ms` (5000) until the first probe; doubled after each failed probe, up to twelve times this.
+    pub cooldown: Duration,
 }
 
 /// `price`, US dollars per million tokens.
@@ -206,6 +331,21 @@ pub struct Verified {
     pub on: UnixMillis,
     /// `until`, end of that day (UTC); absent: does not expire.
     pub until: Option<UnixMillis>,
+    /// `by`.
+    pub by: Option<String>,
+    /// `evidence`.
+    pub evidence: Option<String>,
+    /// `route_digest` of what was verified; absent: not compared.
+    pub route_digest: Option<String>,
+}
+
+/// A member of a planned split.
+#[derive(Debug, Clone)]
+pub struct Split {
+    /// The route.
+    pub route: Arc<RouteSettings>,
+    /// Its share of the sum of weights, at least 1.
+    pub weight: u32,
 }
 
 /// `[workflow.NAME]`.
@@ -217,8 +357,14 @@ pub struct WorkflowSettings {
     pub version: u64,
     /// `models` that belong to it.
     pub models: Vec<String>,
-    /// `primary`.
+    /// `owner`.
+    pub owner: Option<String>,
+    /// `primary`; of a planned split, the first member.
     pub primary: Arc<RouteSettings>,
+    /// All members of a planned split, the first included; empty where `primary` is one route.
+    pub splits: Vec<Split>,
+    /// `passthrough`: paths that go to the primary with no recovery.
+    pub passthrough: Vec<String>,
     /// `equivalents`, in order.
     pub equivalents: Vec<Arc<RouteSettings>>,
     /// `alternates`, in order.
@@ -310,6 +456,12 @@ pub struct Requires {
     pub model_classes: Vec<String>,
     /// `min_context_tokens`.
     pub min_context_tokens: Option<u64>,
+    /// `schemas` that a route must keep.
+    pub schemas: Vec<String>,
+    /// `languages` that a route must be good at.
+    pub languages: Vec<String>,
+    /// `safety_profile` that a route must have.
+    pub safety_profile: Option<String>,
 }
 
 /// `[[approval]]`.
@@ -325,6 +477,12 @@ pub struct Approval {
     pub until: Option<UnixMillis>,
     /// `network`; recovery over public HTTPS needs `public`.
     pub network: Option<Network>,
+    /// `by`.
+    pub by: Option<String>,
+    /// `evidence`.
+    pub evidence: Option<String>,
+    /// `route_digest` of what was approved; absent: not compared.
+    pub route_digest: Option<String>,
 }
 
 /// `[[approval]] purpose`.
@@ -334,4 +492,6 @@ pub enum Purpose {
     Failover,
     /// To an alternate.
     CrossModel,
+    /// A further member of a planned split.
+    Planned,
 }

@@ -44,6 +44,32 @@ pub enum Refusal {
     ContextTooLarge,
     /// The request carries state that only another account holds.
     Pinned(&'static str),
+    /// The approval is of another host, model, account, region or network.
+    ApprovalStale,
+    /// The verification is of another host, model, account, region or network.
+    VerificationStale,
+    /// Its safety profile is not the required one.
+    SafetyProfile,
+    /// It is not stated to be good at a required language.
+    Language,
+    /// It is not stated to keep a required schema.
+    Schema,
+    /// An operator killed it.
+    Killed,
+    /// Its breaker has tripped.
+    Tripped,
+    /// Its limits are reached.
+    Capacity,
+    /// Its limits for recovery traffic are reached.
+    FailoverLimit,
+    /// The operation's cost budget does not allow it.
+    Cost,
+    /// The operation has no time left for it.
+    Time,
+    /// The class of the failure does not allow it.
+    ClassBlocked,
+    /// A tool of the provider may have acted, and must not twice.
+    SideEffects,
 }
 
 impl fmt::Display for Refusal {
@@ -64,6 +90,19 @@ impl fmt::Display for Refusal {
             Self::Capability(name) => write!(f, "capability:{name}"),
             Self::ContextTooLarge => f.write_str("context_too_large"),
             Self::Pinned(field) => write!(f, "pinned:{field}"),
+            Self::ApprovalStale => f.write_str("approval_stale"),
+            Self::VerificationStale => f.write_str("verification_stale"),
+            Self::SafetyProfile => f.write_str("safety_profile"),
+            Self::Language => f.write_str("language"),
+            Self::Schema => f.write_str("schema"),
+            Self::Killed => f.write_str("killed"),
+            Self::Tripped => f.write_str("tripped"),
+            Self::Capacity => f.write_str("capacity"),
+            Self::FailoverLimit => f.write_str("failover_limit"),
+            Self::Cost => f.write_str("cost"),
+            Self::Time => f.write_str("time"),
+            Self::ClassBlocked => f.write_str("class_blocked"),
+            Self::SideEffects => f.write_str("side_effects"),
         }
     }
 }

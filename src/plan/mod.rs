@@ -8,9 +8,10 @@ pub mod eligible;
 
 use std::sync::Arc;
 
-use crate::clock::UnixMillis;
+use crate::clock::{Instant, UnixMillis};
 use crate::config::settings::{Approval, RouteSettings, WorkflowSettings};
 use crate::contract::Contract;
+use crate::gate::Gate;
 use crate::ids::RouteId;
 
 pub use eligible::Refusal;
@@ -18,8 +19,10 @@ pub use eligible::Refusal;
 /// What a candidate is to the workflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
-    /// The primary.
+    /// The primary, or the chosen member of a planned split.
     Primary,
+    /// Another member of a planned split.
+    Planned,
     /// Another route for the same model contract.
     Equivalent,
     /// Another, approved, model.
@@ -44,8 +47,24 @@ pub struct Plan {
     pub refused: Vec<(RouteId, Vec<Refusal>)>,
 }
 
+/// What the plan depends on beside the workflow and the request.
+#[derive(Clone, Copy, Debug)]
+pub struct World<'a> {
+    /// All approvals.
+    pub approvals: &'a [Approval],
+    /// What is closed at this moment.
+    pub gate: &'a dyn Gate,
+    /// Wall time, for dates.
+    pub now: UnixMillis,
+    /// The same moment, for the gate.
+    pub at: Instant,
+    /// A random number, drawn by the caller once an operation: the choice of a planned split.
+    pub draw: u64,
+}
+
 /// Makes the plan.
-pub fn plan(workflow: &WorkflowSettings, approvals: &[Approval], contract: &Contract, now: UnixMillis) -> Plan {
+pub fn plan(workflow: &WorkflowSettings, contract: &Contract, world: &World<'_>) -> Plan {
+    let (approvals, now) = (world.approvals, world.now);
     let mut plan = Plan::default();
     plan.candidates.push(Candidate { route: Arc::clone(&workflow.primary), role: Role::Primary });
     let others = workflow

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use arc_swap::ArcSwap;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -17,15 +18,24 @@ use super::idempotency::Idempotency;
 use super::observe::Observations;
 use super::operations::Operations;
 
-/// The relay.
+/// What the configuration made: replaced as a whole by a reload. A request takes it once and keeps it to its end.
 #[derive(Debug)]
-pub struct App {
+pub struct Current {
     /// The configuration.
     pub settings: Arc<Settings>,
     /// One HTTP client a route.
     pub upstreams: BTreeMap<RouteId, Upstream>,
     /// Who may call.
     pub clients: Clients,
+    /// 1 for the configuration of the start, one more after each reload.
+    pub generation: u64,
+}
+
+/// The relay.
+#[derive(Debug)]
+pub struct App {
+    current: ArcSwap<Current>,
+    tls: rustls::ClientConfig,
     /// Times to first output.
     pub observed: Observations,
     /// Operations by id.
@@ -48,23 +58,50 @@ impl App {
     /// When TLS can't be set up at all.
     pub fn new(settings: Arc<Settings>) -> Result<Self, String> {
         let tls = connect::tls_config()?;
+        let in_flight = settings.server.max_in_flight.min(Semaphore::MAX_PERMITS);
         let upstreams = settings
             .routes
             .values()
             .map(|route| (route.name.clone(), Upstream::new(&tls, route.timeouts.connect)))
             .collect();
+        let clients = Clients::new(&settings);
         Ok(Self {
-            upstreams,
-            clients: Clients::new(&settings),
+            current: ArcSwap::from_pointee(Current { settings, upstreams, clients, generation: 1 }),
+            tls,
             observed: Observations::default(),
             operations: Operations::default(),
             idempotency: Idempotency::default(),
-            in_flight: Arc::new(Semaphore::new(settings.server.max_in_flight.min(Semaphore::MAX_PERMITS))),
+            in_flight: Arc::new(Semaphore::new(in_flight)),
             cut: CancellationToken::new(),
             tasks: TaskTracker::new(),
             draining: AtomicBool::new(false),
-            settings,
         })
+    }
+
+    /// The configuration of this moment. Taken once a request, so that no request sees two.
+    pub fn current(&self) -> Arc<Current> {
+        self.current.load_full()
+    }
+
+    /// Puts another configuration in force for new requests; running ones keep theirs. Routes that still connect alike keep their
+    /// connections.
+    pub fn replace(&self, settings: Arc<Settings>) {
+        let old = self.current();
+        let upstreams = settings
+            .routes
+            .values()
+            .map(|route| {
+                let alike = old.settings.routes.get(&route.name).filter(|known| {
+                    known.timeouts.connect == route.timeouts.connect && known.provider.name == route.provider.name
+                });
+                let kept = alike.and_then(|_| old.upstreams.get(&route.name).cloned());
+                let upstream = kept.unwrap_or_else(|| Upstream::new(&self.tls, route.timeouts.connect));
+                (route.name.clone(), upstream)
+            })
+            .collect();
+        let clients = Clients::new(&settings);
+        let generation = old.generation + 1;
+        self.current.store(Arc::new(Current { settings, upstreams, clients, generation }));
     }
 
     /// New requests get 503 from now on.

@@ -26,7 +26,7 @@ fn json(status: StatusCode, value: &impl serde::Serialize) -> Answer {
 
 /// `GET /v1/models`: the workflows this client may call, in OpenAI's list shape.
 pub async fn models(State(app): State<Arc<App>>, request: Request<axum::body::Body>) -> Answer {
-    let caller = match app.clients.find(request.headers(), request.uri()) {
+    let caller = match app.current().clients.find(request.headers(), request.uri()) {
         Ok(caller) => caller,
         Err(error) => return denied(error).into_response(Dialect::ChatCompletions),
     };
@@ -50,7 +50,7 @@ fn find_operation(
     uri: &http::Uri,
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Arc<Operation>, Refusal> {
-    let caller = app.clients.find(headers, uri).map_err(denied)?;
+    let caller = app.current().clients.find(headers, uri).map_err(denied)?;
     // An id that is not UTF-8 was never given out.
     let id = id.map_or_else(|_| String::new(), |Path(id)| id);
     app.operations

@@ -19,13 +19,14 @@ use crate::clock::{Instant, UnixMillis};
 use crate::config::settings::WorkflowSettings;
 use crate::contract::headers::{self, Asked};
 use crate::contract::{Contract, Endpoint};
+use crate::gate::AllOpen;
 use crate::ids::OperationId;
-use crate::plan;
+use crate::plan::{self, World};
 use crate::protocol::Dialect;
 use crate::protocol::signal::Usage;
 use crate::reply::Outward;
 
-use super::app::{App, random_id};
+use super::app::{App, random_id, random_u64};
 use super::auth::Caller;
 use super::client_body::{ClientBody, Limits, WholeBody};
 use super::emit::{Driven, Head, Out};
@@ -117,19 +118,20 @@ async fn admit(app: Arc<App>, endpoint: Endpoint, request: Request<axum::body::B
     if app.is_draining() {
         return Err(Refusal::new(503, "shutting_down", "The relay is shutting down."));
     }
+    let current = app.current();
     let head_bytes = head_bytes(&parts);
-    if head_bytes > app.settings.server.max_header_bytes {
-        let message = format!("The request head is over {} bytes.", app.settings.server.max_header_bytes);
+    if head_bytes > current.settings.server.max_header_bytes {
+        let message = format!("The request head is over {} bytes.", current.settings.server.max_header_bytes);
         return Err(Refusal::new(431, "request_head_too_large", message));
     }
-    let caller = app.clients.find(&parts.headers, &parts.uri).map_err(denied)?;
+    let caller = current.clients.find(&parts.headers, &parts.uri).map_err(denied)?;
     let permit = Arc::clone(&app.in_flight)
         .try_acquire_owned()
         .map_err(|_| Refusal::new(503, "overloaded", "The relay has as many requests as it may take."))?;
     let asked = headers::read(&parts.headers)
         .map_err(|error| Refusal::new(400, error.code, format!("{error}.")).param(error.header))?;
     check_content(&parts.headers)?;
-    let body = read_body(body, app.settings.server.max_body_bytes).await?;
+    let body = read_body(body, current.settings.server.max_body_bytes).await?;
     if let Some(transport) = &transport {
         transport.body_read();
     }
@@ -170,13 +172,21 @@ async fn admit(app: Arc<App>, endpoint: Endpoint, request: Request<axum::body::B
     }
     let operation = register(&app, &caller, &workflow, &contract, id, asked.restart_of, admitted);
     let plan = {
-        let mut plan = plan::plan(&workflow, &app.settings.approvals, &contract, UnixMillis::now());
+        let world = World {
+            approvals: &current.settings.approvals,
+            gate: &AllOpen,
+            now: UnixMillis::now(),
+            at: admitted,
+            draw: random_u64(),
+        };
+        let mut plan = plan::plan(&workflow, &contract, &world);
         // Without a model in the request, only routes that name one can serve.
         plan.candidates.retain(|candidate| contract.facts.model.is_some() || candidate.route.model.is_some());
         plan
     };
     let job = Job {
         app: Arc::clone(&app),
+        current,
         operation,
         workflow,
         contract,

@@ -16,7 +16,7 @@ use crate::attempt::budget::Budget;
 use crate::attempt::control::{self, Next, Situation, Stop, Tried};
 use crate::attempt::cost;
 use crate::boundary::hold::HoldLimits;
-use crate::boundary::{Boundary, CommitPolicy, Effect, Input, Phase, Why};
+use crate::boundary::{Boundary, CommitPolicy, Effect, Input, Phase};
 use crate::classify::{self, Class, Context, Evidence, Verdict};
 use crate::clock::{Instant, UnixMillis};
 use crate::config::settings::{RouteSettings, WorkflowSettings};
@@ -26,16 +26,18 @@ use crate::protocol::Dialect;
 use crate::protocol::signal::Usage;
 use crate::reply::Outward;
 
-use super::app::App;
+use super::app::{App, Current};
 use super::emit::{Emitter, Head, Out};
 use super::idempotency::{Claim, OUTCOME_KEPT, SHOWN_KEPT};
-use super::operations::{AttemptView, BoundaryView, Operation, State};
+use super::operations::{Operation, State};
 use super::outward;
 
 /// Everything that one operation is made of.
 pub struct Job {
     /// The relay.
     pub app: Arc<App>,
+    /// The configuration at its admission.
+    pub current: Arc<Current>,
     /// Its record.
     pub operation: Arc<Operation>,
     /// Its workflow.
@@ -194,7 +196,7 @@ impl Run {
         if self.budget.affords(estimate) { Ok(()) } else { Err(Stop::CostExhausted) }
     }
 
-    fn route(&self, candidate: usize) -> Arc<RouteSettings> {
+    pub(super) fn route(&self, candidate: usize) -> Arc<RouteSettings> {
         self.job.plan.candidates.get(candidate).map_or_else(
             || Arc::clone(&self.job.workflow.primary), // an index of the plan always is one of it
             |candidate| Arc::clone(&candidate.route),
@@ -358,7 +360,7 @@ impl Run {
         outward::Facts {
             operation: &self.job.operation.id,
             attempts: self.budget.attempts,
-            exhausted_status: self.job.app.settings.server.exhausted_status,
+            exhausted_status: self.job.current.settings.server.exhausted_status,
             plan: self.job.show_routes.then_some(&self.job.plan),
         }
     }
@@ -415,7 +417,7 @@ impl Run {
             return;
         }
         let mut failure = outward::stopped(&self.facts(), false, None, self.uncertain());
-        failure.status = self.job.app.settings.server.exhausted_status;
+        failure.status = self.job.current.settings.server.exhausted_status;
         failure.code = Some(reason.into());
         reason.clone_into(&mut failure.rubicon.reason);
         failure.message = "The request was given up before its answer came.".to_owned();
@@ -463,90 +465,6 @@ impl Run {
         if let Some(claim) = &mut self.job.claim {
             claim.settle(head.clone(), body.clone(), Instant::now(), kept);
         }
-    }
-
-    fn since_admission(&self) -> u64 {
-        u64::try_from(self.job.operation.admitted.elapsed().as_millis()).unwrap_or(u64::MAX)
-    }
-
-    fn attempt_began(&self, candidate: usize) {
-        let view = AttemptView {
-            number: self.budget.attempts,
-            route: self.job.show_routes.then(|| self.route(candidate).name.clone()),
-            started_ms: self.since_admission(),
-            ended_ms: None,
-            outcome: None,
-            class: None,
-            provider_status: None,
-        };
-        self.job.operation.update(|known| known.attempts.push(view));
-    }
-
-    fn attempt_failed(&self, route: &RouteSettings, verdict: &Verdict) {
-        let ended = self.since_admission();
-        self.job.operation.update(|known| {
-            if let Some(attempt) = known.attempts.last_mut() {
-                attempt.ended_ms = Some(ended);
-                attempt.class = Some(verdict.class);
-                attempt.provider_status = verdict.provider_status;
-            }
-        });
-        if verdict.alarm {
-            tracing::error!(route = %route.name, "ALARM: the provider's certificate is not acceptable");
-        }
-        tracing::info!(
-            operation = %self.job.operation.id, workflow = %self.job.workflow.name, route = %route.name,
-            attempt = self.budget.attempts, class = verdict.class.name(),
-            status = verdict.provider_status, alarm = verdict.alarm, "attempt failed"
-        );
-    }
-
-    /// Notes the boundary.
-    pub(super) fn committed(&mut self, candidate: usize, why: Why, took: Duration) {
-        self.key_shown();
-        let at_ms = self.since_admission();
-        let attempt = self.budget.attempts;
-        self.job.app.observed.first_output(&self.route(candidate).name, took);
-        self.job.operation.update(|known| {
-            known.boundary = Some(BoundaryView { at_ms, why, attempt });
-            if let Some(view) = known.attempts.last_mut() {
-                view.outcome = Some("accepted");
-            }
-        });
-        if why == Why::HoldLimit {
-            tracing::warn!(operation = %self.job.operation.id, "hold_limit: committed before anything was visible");
-        }
-    }
-
-    /// The answer goes out and is not kept: the key never generates again.
-    pub(super) fn key_shown(&mut self) {
-        if let Some(claim) = &mut self.job.claim {
-            claim.shown(Instant::now());
-        }
-    }
-
-    /// Notes the end.
-    pub(super) fn ended(&mut self, state: State, reason: &str, class: Option<Class>, actions: Vec<&'static str>) {
-        let at_ms = self.since_admission();
-        self.job.operation.update(|known| {
-            known.state = state;
-            known.actions = actions;
-            known.reason = (!reason.is_empty()).then(|| reason.to_owned());
-            known.class = class;
-            known.ended_at = Some(UnixMillis::now());
-            if let Some(attempt) = known.attempts.last_mut()
-                && attempt.ended_ms.is_none()
-            {
-                attempt.ended_ms = Some(at_ms);
-            }
-        });
-        let view = self.job.operation.view();
-        tracing::info!(
-            operation = %view.operation_id, workflow = %view.workflow, version = self.job.workflow.version,
-            state = state.name(), reason, attempts = self.budget.attempts, stream = view.stream, events = view.after,
-            boundary_ms = view.boundary.map(|boundary| boundary.at_ms), took_ms = at_ms,
-            input_tokens = view.usage.input_tokens, output_tokens = view.usage.output_tokens, "operation ended"
-        );
     }
 }
 

@@ -141,7 +141,7 @@ impl Run {
     pub(super) async fn open(&mut self, candidate: usize, bound: Bound) -> Result<Response<Incoming>, AttemptEnd> {
         let route = self.job.plan.candidates.get(candidate).map(|candidate| candidate.route.clone());
         let Some((route, upstream)) =
-            route.and_then(|route| Some((route.clone(), self.job.app.upstreams.get(&route.name)?.clone())))
+            route.and_then(|route| Some((route.clone(), self.job.current.upstreams.get(&route.name)?.clone())))
         else {
             return Err(self.failed(candidate, &Evidence::BadAnswer, Usage::default(), bound));
         };
@@ -208,7 +208,7 @@ impl Run {
             Ok(response) => response,
             Err(end) => return end,
         };
-        let max = self.job.app.settings.server.max_event_bytes;
+        let max = self.job.current.settings.server.max_event_bytes;
         let (head, mut body) = response.into_parts();
         let mut splitter = SseSplitter::new(SseLimits { line_bytes_max: max, event_bytes_max: max });
         if !is_event_stream(&head.headers) {

@@ -117,7 +117,7 @@ impl Server {
     /// Takes it down: (1) `/readyz` and new requests say 503, (2) what runs goes on to the grace limit, (3) what is left is
     /// interrupted, (4) connections end, (5) the listener closes.
     pub async fn shutdown(self) {
-        let grace = self.app.settings.server.shutdown_grace;
+        let grace = self.app.current().settings.server.shutdown_grace;
         // 1
         self.app.drain();
         self.app.tasks.close();
@@ -140,12 +140,12 @@ impl Server {
     }
 
     fn in_flight(&self) -> usize {
-        self.app.settings.server.max_in_flight.saturating_sub(self.app.in_flight.available_permits())
+        self.app.current().settings.server.max_in_flight.saturating_sub(self.app.in_flight.available_permits())
     }
 
     /// Waits until no request is in flight: all permits are back.
     async fn idle(&self) {
-        let all = u32::try_from(self.app.settings.server.max_in_flight).unwrap_or(u32::MAX);
+        let all = u32::try_from(self.app.current().settings.server.max_in_flight).unwrap_or(u32::MAX);
         let _ = self.app.in_flight.acquire_many(all).await;
     }
 }

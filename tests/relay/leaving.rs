@@ -202,7 +202,7 @@ async fn who_joined_a_whole_answer_keeps_it_when_the_first_one_leaves() {
     a.wait_for(|stats| stats.calls == 1).await;
     let mut second = ask().await;
     // Both requests are in: nothing tells when the second has joined, but its permit is taken just before.
-    let all = relay.app().settings.server.max_in_flight;
+    let all = relay.app().current().settings.server.max_in_flight;
     let both_in = async {
         while all - relay.app().in_flight.available_permits() < 2 {
             sleep(Duration::from_millis(2)).await;

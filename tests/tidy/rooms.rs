@@ -9,7 +9,8 @@ use super::none;
 use super::source::{Source, line_at, sources, words};
 
 /// Rooms that decide and do nothing. `config` is not one (it reads files), but its `settings` are what they are told.
-const PURE: &[&str] = &["class", "wire", "reply", "protocol", "classify", "boundary", "contract", "plan", "attempt"];
+const PURE: &[&str] =
+    &["class", "wire", "reply", "protocol", "classify", "boundary", "contract", "gate", "plan", "attempt"];
 
 /// Rooms, and the rooms above that each may import from.
 const ROOMS: &[(&str, &[&str])] = &[
@@ -23,14 +24,15 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("boundary", &["protocol"]),
     ("config", &["clock", "ids", "protocol"]),
     ("contract", &["config", "ids", "protocol"]),
-    ("plan", &["clock", "config", "contract", "ids"]),
+    ("gate", &["classify", "clock", "config", "ids"]),
+    ("plan", &["clock", "config", "contract", "gate", "ids"]),
     ("attempt", &["classify", "clock", "config", "plan", "protocol"]),
     ("upstream", &["classify", "config", "contract", "protocol"]),
     (
         "relay",
         &[
-            "attempt", "boundary", "classify", "clock", "config", "contract", "ids", "plan", "protocol", "reply",
-            "upstream", "wire",
+            "attempt", "boundary", "classify", "clock", "config", "contract", "gate", "ids", "plan", "protocol",
+            "reply", "upstream", "wire",
         ],
     ),
     ("telemetry", &["config"]),

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use super::*;
 use crate::classify::Said;
 use crate::config::settings::{
-    Envelope, Network, ProviderKind, ProviderSettings, RouteSettings, SideEffects, Terminal, Timeouts,
+    BreakerSettings, Envelope, FailoverLimits, Limits, Network, ProviderKind, ProviderSettings, RouteSettings,
+    SideEffects, Terminal, Timeouts,
 };
 use crate::ids::{ProviderId, RouteId};
 use crate::plan::Candidate;
@@ -28,6 +29,7 @@ fn route(name: &str, provider: &str) -> Arc<RouteSettings> {
             ambiguous_429_is_rate_limit: false,
             attempts_header: None,
             idempotency_header: None,
+            depends_on: Vec::new(),
         }),
         model: None,
         model_class: None,
@@ -45,6 +47,13 @@ fn route(name: &str, provider: &str) -> Arc<RouteSettings> {
             answer: second,
         },
         verified: None,
+        limits: Limits::default(),
+        failover_limits: FailoverLimits::default(),
+        breaker: BreakerSettings { failures: 10, cooldown: second },
+        oncall: None,
+        schemas: None,
+        languages: None,
+        safety_profile: None,
     })
 }
 

@@ -21,6 +21,7 @@ pub(super) fn all(root: &Node, problems: &mut Problems<'_>) -> Vec<Approval> {
             }
         }
         let purpose = match node.text("purpose") {
+            Some("planned") => Purpose::Planned,
             Some("failover") => Purpose::Failover,
             Some("cross_model") => Purpose::CrossModel,
             _ => continue,
@@ -29,7 +30,7 @@ pub(super) fn all(root: &Node, problems: &mut Problems<'_>) -> Vec<Approval> {
         if resolved {
             is_used(root, node, workflow, route, purpose, problems);
         }
-        if !seen.insert((workflow, route, purpose == Purpose::Failover)) {
+        if !seen.insert((workflow, route, node.text("purpose"))) {
             let message = "the same workflow, route and purpose are approved above: which one counts? Keep the newer";
             problems.error(Code::Duplicate, node.at, &node.key, message);
         }
@@ -39,6 +40,9 @@ pub(super) fn all(root: &Node, problems: &mut Problems<'_>) -> Vec<Approval> {
             purpose,
             until: route::end_of(node, "until"),
             network: provider::network(node),
+            by: node.owned("by"),
+            evidence: node.owned("evidence"),
+            route_digest: node.owned("route_digest"),
         });
     }
     all
@@ -48,6 +52,7 @@ fn is_used(root: &Node, node: &Node, workflow: &str, route: &str, purpose: Purpo
     let list = match purpose {
         Purpose::Failover => "equivalents",
         Purpose::CrossModel => "alternates",
+        Purpose::Planned => return,
     };
     let Some((_, table)) = root.named("workflow").find(|(name, _)| *name == workflow) else { return };
     if !table.items(list).unwrap_or_default().iter().any(|item| item.text == route) {

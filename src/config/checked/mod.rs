@@ -3,6 +3,7 @@
 //! One file a section. Each reports what it finds and goes on; a section that could not be built is left out and nobody
 //! reports again that it is missing, because names are resolved against what is *written*, not against what was built.
 
+mod admin;
 mod approval;
 mod provider;
 mod route;
@@ -17,7 +18,7 @@ use super::Sources;
 use super::nearest;
 use super::node::{Item, Node};
 use super::problem::{Code, Problems, shown};
-use super::settings::Settings;
+use super::settings::{Settings, TelemetrySettings};
 
 /// Builds the settings, or `None` where a part that is always needed could not be read. The caller has to look at the problems, too.
 pub(super) fn build(root: &Node, problems: &mut Problems<'_>, sources: &Sources<'_>) -> Option<Settings> {
@@ -27,9 +28,21 @@ pub(super) fn build(root: &Node, problems: &mut Problems<'_>, sources: &Sources<
     let clients = server::clients(root, problems, sources);
     workflow::claims(root, problems);
     let approvals = approval::all(root, problems);
-    let server = server::server(root, problems);
-    let log = server::log(root, sources);
-    Some(Settings { server: server?, log: log?, clients, providers, routes, workflows, approvals })
+    let operators = admin::operators(root, problems, sources);
+    let server = server::server(root, problems, sources);
+    let log = server::log(root, problems, sources);
+    let telemetry = TelemetrySettings { otlp_endpoint: root.table("telemetry").and_then(|t| t.owned("otlp_endpoint")) };
+    Some(Settings {
+        server: server?,
+        log: log?,
+        clients,
+        providers,
+        routes,
+        workflows,
+        approvals,
+        operators,
+        telemetry,
+    })
 }
 
 /// Whether `name` is one of the tables `[section.NAME]`; reports it if not.

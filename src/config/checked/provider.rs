@@ -104,6 +104,7 @@ fn one(name: &str, node: &Node, problems: &mut Problems<'_>, sources: &Sources<'
         ambiguous_429_is_rate_limit: node.text("ambiguous_429") == Some("rate_limited"),
         attempts_header,
         idempotency_header,
+        depends_on: node.texts("depends_on").unwrap_or_default(),
     })
 }
 

@@ -9,7 +9,9 @@ use crate::protocol::Dialect;
 
 use super::super::node::Node;
 use super::super::problem::{Code, Problems};
-use super::super::settings::{Price, ProviderKind, ProviderSettings, RouteSettings, Timeouts, Verified};
+use super::super::settings::{
+    BreakerSettings, FailoverLimits, Limits, Price, ProviderKind, ProviderSettings, RouteSettings, Timeouts, Verified,
+};
 use super::{no_doubles, resolves};
 
 /// A day less one millisecond: from a day's start to its end.
@@ -77,6 +79,13 @@ fn one(
         price: node.table("price").and_then(price),
         timeouts: timeouts(node.table("timeouts")?),
         verified,
+        limits: limits(node.table("limits")?),
+        failover_limits: failover_limits(node.table("failover_limits")?),
+        breaker: breaker(node.table("breaker")?),
+        oncall: node.owned("oncall"),
+        schemas: node.texts("schemas"),
+        languages: node.texts("languages"),
+        safety_profile: node.owned("safety_profile"),
     })
 }
 
@@ -125,7 +134,28 @@ fn verified(table: &Node, problems: &mut Problems<'_>, now: UnixMillis) -> Optio
     if until.is_some_and(|until| until < on) {
         problems.error(Code::DatesReversed, table.at_of("until"), &table.key_of("until"), "lies before `on`");
     }
-    Some(Verified { on, until })
+    let (by, evidence, route_digest) = (table.owned("by"), table.owned("evidence"), table.owned("route_digest"));
+    Some(Verified { on, until, by, evidence, route_digest })
+}
+
+fn limits(table: &Node) -> Limits {
+    Limits {
+        concurrency: table.opt_int("concurrency").and_then(|limit| u32::try_from(limit).ok()),
+        requests_per_minute: table.opt_int("requests_per_minute"),
+        tokens_per_minute: table.opt_int("tokens_per_minute"),
+    }
+}
+
+fn failover_limits(table: &Node) -> FailoverLimits {
+    let limit = |name: &str| table.opt_int(name).and_then(|limit| u32::try_from(limit).ok());
+    FailoverLimits { concurrency: limit("concurrency"), requests_per_second: limit("requests_per_second") }
+}
+
+fn breaker(table: &Node) -> BreakerSettings {
+    BreakerSettings {
+        failures: u32::try_from(table.int("failures")).unwrap_or(u32::MAX),
+        cooldown: table.millis("cooldown_ms"),
+    }
 }
 
 /// The last millisecond of a day.

@@ -10,11 +10,11 @@ use super::super::Sources;
 use super::super::node::Node;
 use super::super::problem::{Code, Problems};
 use super::super::raw::is_name;
-use super::super::settings::{ClientSettings, LogFormat, LogSettings, ServerSettings};
-use super::{no_doubles, resolves, secrets};
+use super::super::settings::{ClientSettings, EventsTo, LogFormat, LogSettings, RetryShare, ServerSettings};
+use super::{admin, no_doubles, resolves, secrets};
 
 /// `[server]`.
-pub(super) fn server(root: &Node, problems: &mut Problems<'_>) -> Option<ServerSettings> {
+pub(super) fn server(root: &Node, problems: &mut Problems<'_>, sources: &Sources<'_>) -> Option<ServerSettings> {
     let node = root.table("server")?;
     let (at, key) = (node.at_of("listen"), node.key_of("listen"));
     let listen = node.text("listen").and_then(|text| text.parse::<SocketAddr>().ok());
@@ -49,11 +49,26 @@ pub(super) fn server(root: &Node, problems: &mut Problems<'_>) -> Option<ServerS
         max_event_bytes: node.size("max_event_bytes"),
         max_in_flight: node.size("max_in_flight"),
         exhausted_status: u16::try_from(status).ok()?,
+        admin_listen: admin::listen(root, node, problems),
+        store: admin::store(root, node, problems, sources),
+        memory_bytes: node.opt_int("memory_bytes"),
+        metrics_open: node.flag("metrics_open"),
+        cors_origins: node.texts("cors_origins").unwrap_or_default(),
+        retry: retry(node.table("retry")?),
     })
 }
 
+/// `retry`.
+fn retry(table: &Node) -> RetryShare {
+    const SHARE: f64 = 0.2;
+    RetryShare {
+        share: table.number("share").unwrap_or(SHARE),
+        min_per_second: u32::try_from(table.int("min_per_second")).unwrap_or(u32::MAX),
+    }
+}
+
 /// `[log]`.
-pub(super) fn log(root: &Node, sources: &Sources<'_>) -> Option<LogSettings> {
+pub(super) fn log(root: &Node, problems: &mut Problems<'_>, sources: &Sources<'_>) -> Option<LogSettings> {
     let node = root.table("log")?;
     let format = match node.text("format") {
         Some("json") => LogFormat::Json,
@@ -61,7 +76,20 @@ pub(super) fn log(root: &Node, sources: &Sources<'_>) -> Option<LogSettings> {
         None if sources.terminal => LogFormat::Text,
         None => LogFormat::Json,
     };
-    Some(LogSettings { format, level: node.owned("level")? })
+    let events = match node.text("events")? {
+        "stdout" => EventsTo::Stdout,
+        "stderr" => EventsTo::Stderr,
+        "off" => EventsTo::Off,
+        other => match other.strip_prefix("file:").filter(|path| !path.is_empty()) {
+            Some(path) => EventsTo::File(sources.folder.join(path)),
+            None => {
+                let message = "expects `stdout`, `stderr`, `off` or `file:PATH`";
+                problems.error(Code::InvalidValue, node.at_of("events"), &node.key_of("events"), message);
+                EventsTo::Off
+            }
+        },
+    };
+    Some(LogSettings { format, level: node.owned("level")?, events })
 }
 
 /// `[[client]]`.

@@ -60,7 +60,10 @@ fn one(root: &Node, name: &str, node: &Node, routes: &Routes, problems: &mut Pro
         name: WorkflowId::new(name),
         version: node.int("version"),
         models: node.texts("models").unwrap_or_default(),
+        owner: node.owned("owner"),
         primary: primary?,
+        splits: Vec::new(),
+        passthrough: node.texts("passthrough").unwrap_or_default(),
         equivalents,
         alternates,
         reasoning_held: node.text("reasoning") == Some("hold"),
@@ -84,6 +87,9 @@ fn one(root: &Node, name: &str, node: &Node, routes: &Routes, problems: &mut Pro
             legal_entities: requires.texts("legal_entities").unwrap_or_default(),
             model_classes: requires.texts("model_classes").unwrap_or_default(),
             min_context_tokens: requires.opt_int("min_context_tokens"),
+            schemas: requires.texts("schemas").unwrap_or_default(),
+            languages: requires.texts("languages").unwrap_or_default(),
+            safety_profile: requires.owned("safety_profile"),
         },
     })
 }

@@ -90,23 +90,6 @@ fn not_built_keys_are_refused_as_such_and_alone() {
     }
 }
 
-#[test]
-fn informational_keys_change_nothing() {
-    let plain = parsed(&with("[route.main]", "verified.on = 2026-11-20")).unwrap();
-    let text = with("[route.main]", "verified = { on = 2026-11-20, by = \"me\", evidence = \"E-1\" }")
-        .replace("[workflow.w]\n", "[workflow.w]\nowner = \"support\"\n")
-        .replace("[[approval]]\n", "[[approval]]\nby = \"risk\"\nevidence = \"CHG-1\"\n");
-    let noted = parsed(&text).unwrap();
-    assert_eq!(format!("{:?}", plain.settings), format!("{:?}", noted.settings));
-    assert!(noted.warnings.is_empty());
-    let informational: Vec<_> =
-        KEYS.iter().filter(|key| key.state == State::Informational).map(|key| key.path).collect();
-    for path in &informational {
-        assert!(text.contains(&format!("{} = ", path.rsplit('.').next().unwrap())), "{path}");
-    }
-    assert_eq!(informational.len(), 5);
-}
-
 /// A value other than the default for every acted-on key that `BASE` does not spell out itself.
 const SAMPLES: &[(&str, &str)] = &[
     ("server.listen", "\"127.0.0.1:9\""),

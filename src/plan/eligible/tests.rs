@@ -7,7 +7,8 @@ use super::*;
 use crate::config::testing::{TODAY, settings};
 use crate::contract::Endpoint;
 use crate::contract::headers::Asked;
-use crate::plan::{Plan, plan};
+use crate::gate::AllOpen;
+use crate::plan::{Plan, World, plan};
 use crate::protocol::Dialect;
 
 /// SPEC Annex, Routing: "Names of refusals are a closed, documented list". `capability` and `pinned` stand for their families.
@@ -66,7 +67,9 @@ fn all() -> Vec<Refusal> {
         match refusal {
             FailoverDisabled | CrossModelDisabled | ApprovalMissing | ApprovalExpired | VerificationMissing
             | VerificationExpired | Region | Network | DataClass | LegalEntity | ModelClass | Dialect
-            | Capability(_) | ContextTooLarge | Pinned(_) => {}
+            | Capability(_) | ContextTooLarge | Pinned(_) | ApprovalStale | VerificationStale | SafetyProfile
+            | Language | Schema | Killed | Tripped | Capacity | FailoverLimit | Cost | Time | ClassBlocked
+            | SideEffects => {}
         }
     }
     all
@@ -108,6 +111,10 @@ const FINE: Parts = Parts {
     betas: &[],
 };
 
+fn world(approvals: &[Approval]) -> World<'_> {
+    World { approvals, gate: &AllOpen, now: TODAY, at: crate::clock::Instant::now(), draw: 0 }
+}
+
 /// The plan; `older` are approvals beside the one of `parts` (a file may hold one of a kind; the predicate does not rely on it).
 fn plan_of(parts: &Parts, alternate: bool, older: &[Approval]) -> Plan {
     let list = if alternate { "alternates" } else { "equivalents" };
@@ -134,7 +141,7 @@ fn plan_of(parts: &Parts, alternate: bool, older: &[Approval]) -> Plan {
     let asked = Asked { betas: parts.betas.iter().map(|&beta| beta.to_owned()).collect(), ..Asked::default() };
     let contract = Contract::new(Endpoint::ChatCompletions, facts, workflow.envelope, &asked);
     let approvals: Vec<Approval> = older.iter().chain(&settings.approvals).cloned().collect();
-    plan(workflow, &approvals, &contract, TODAY)
+    plan(workflow, &contract, &world(&approvals))
 }
 
 fn reasons(parts: &Parts, alternate: bool) -> Vec<String> {
@@ -396,6 +403,9 @@ fn one_live_approval_of_several_is_enough_and_each_is_for_its_own_route_and_work
         purpose: Purpose::Failover,
         until: Some(UnixMillis(1)),
         network: Some(Network::Public),
+        by: None,
+        evidence: None,
+        route_digest: None,
     };
     let refused = |older: Approval, parts: &Parts| plan_of(parts, false, &[older]).refused;
     assert_eq!(refused(expired.clone(), &FINE), []);
@@ -432,7 +442,7 @@ fn candidates_come_in_the_order_of_the_config_equivalents_first() {
     let workflow = settings.workflows.values().next().unwrap();
     let facts = Dialect::ChatCompletions.read_request(&bytes::Bytes::from_static(FINE.body.as_bytes())).unwrap();
     let contract = Contract::new(Endpoint::ChatCompletions, facts, workflow.envelope, &Asked::default());
-    let plan = plan(workflow, &settings.approvals, &contract, TODAY);
+    let plan = plan(workflow, &contract, &world(&settings.approvals));
     let order: Vec<_> = plan.candidates.iter().map(|c| (c.route.name.as_str(), c.role)).collect();
     assert_eq!(order, [("a", Role::Primary), ("c", Role::Equivalent), ("b", Role::Equivalent), ("x", Role::Alternate)]);
 }
