@@ -22,7 +22,7 @@
 //! | [`config`] | the file, all its problems, the checked settings | |
 //! | [`serve`] | composition root: listener, connections, numbered shutdown | |
 //! | [`cli`], [`demo`], [`mock`] | subcommands, the demo's scenes, the scripted provider | |
-//! | [`telemetry`] | log lines | |
+//! | [`telemetry`] | what can be watched: log, event lines, metrics, traces; every name of them in one file | |
 //! | [`ids`], [`clock`], [`class`] | words below every room: names, time, failure classes | |
 //!
 //! # Invariants

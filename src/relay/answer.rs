@@ -55,6 +55,8 @@ impl Run {
         body: Bytes,
         answer: crate::protocol::Answer,
     ) {
+        self.model_served(answer.served_model.as_deref());
+        self.attempt_accepted();
         self.job.operation.update(|known| {
             known.usage = answer.usage;
             known.finish_reason = answer.finish_reason;

@@ -9,8 +9,10 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::clock::UnixMillis;
 use crate::config::settings::Settings;
 use crate::ids::RouteId;
+use crate::telemetry::Telemetry;
 use crate::upstream::{Upstream, connect};
 
 use super::auth::Clients;
@@ -36,6 +38,8 @@ pub struct Current {
 pub struct App {
     current: ArcSwap<Current>,
     tls: rustls::ClientConfig,
+    /// Events, metrics, traces.
+    pub telemetry: Arc<Telemetry>,
     /// Times to first output.
     pub observed: Observations,
     /// Operations by id.
@@ -55,10 +59,14 @@ impl App {
     /// Builds the shared state.
     ///
     /// # Errors
-    /// When TLS can't be set up at all.
+    /// When TLS can't be set up at all, or event lines and spans can't go where the settings say.
     pub fn new(settings: Arc<Settings>) -> Result<Self, String> {
         let tls = connect::tls_config()?;
-        let in_flight = settings.server.max_in_flight.min(Semaphore::MAX_PERMITS);
+        let telemetry = Telemetry::start(&settings, &tls, UnixMillis::now())?;
+        let permits = settings.server.max_in_flight.min(Semaphore::MAX_PERMITS);
+        let in_flight = Arc::new(Semaphore::new(permits));
+        let watched = Arc::clone(&in_flight);
+        telemetry.metrics().in_flight_from(move || permits.saturating_sub(watched.available_permits()));
         let upstreams = settings
             .routes
             .values()
@@ -68,10 +76,11 @@ impl App {
         Ok(Self {
             current: ArcSwap::from_pointee(Current { settings, upstreams, clients, generation: 1 }),
             tls,
+            telemetry: Arc::new(telemetry),
             observed: Observations::default(),
             operations: Operations::default(),
             idempotency: Idempotency::default(),
-            in_flight: Arc::new(Semaphore::new(in_flight)),
+            in_flight,
             cut: CancellationToken::new(),
             tasks: TaskTracker::new(),
             draining: AtomicBool::new(false),
@@ -101,6 +110,9 @@ impl App {
             .collect();
         let clients = Clients::new(&settings);
         let generation = old.generation + 1;
+        if let Err(error) = self.telemetry.reloaded(&settings, generation, UnixMillis::now()) {
+            tracing::error!(%error, "event lines go on to where they went");
+        }
         self.current.store(Arc::new(Current { settings, upstreams, clients, generation }));
     }
 

@@ -12,10 +12,11 @@ use crate::ids::OperationId;
 use crate::protocol::Dialect;
 
 use super::app::App;
+use super::auth::Caller;
 use super::handler::{Answer, Refusal, denied};
 use super::operations::{Operation, Operations};
 
-fn json(status: StatusCode, value: &impl serde::Serialize) -> Answer {
+pub(super) fn json(status: StatusCode, value: &impl serde::Serialize) -> Answer {
     let body = serde_json::to_vec(value).unwrap_or_default();
     let mut response = Response::new(axum::body::Body::from(body));
     *response.status_mut() = status;
@@ -44,17 +45,18 @@ pub async fn models(State(app): State<Arc<App>>, request: Request<axum::body::Bo
     json(StatusCode::OK, &serde_json::json!({ "object": "list", "data": data }))
 }
 
-fn find_operation(
+pub(super) fn find_operation(
     app: &App,
     headers: &HeaderMap,
     uri: &http::Uri,
     id: Result<Path<String>, PathRejection>,
-) -> Result<Arc<Operation>, Refusal> {
+) -> Result<(Arc<Caller>, Arc<Operation>), Refusal> {
     let caller = app.current().clients.find(headers, uri).map_err(denied)?;
     // An id that is not UTF-8 was never given out.
     let id = id.map_or_else(|_| String::new(), |Path(id)| id);
     app.operations
         .get(&caller.tenant, &OperationId::new(&id))
+        .map(|operation| (caller, operation))
         .ok_or_else(|| Refusal::new(404, "operation_not_found", "There is no such operation."))
 }
 
@@ -65,7 +67,7 @@ pub async fn operation(
     request: Request<axum::body::Body>,
 ) -> Answer {
     match find_operation(&app, request.headers(), request.uri(), id) {
-        Ok(operation) => json(StatusCode::OK, &operation.view()),
+        Ok((_, operation)) => json(StatusCode::OK, &operation.view()),
         Err(refusal) => refusal.into_response(Dialect::ChatCompletions),
     }
 }
@@ -77,7 +79,7 @@ pub async fn stop(
     request: Request<axum::body::Body>,
 ) -> Answer {
     match find_operation(&app, request.headers(), request.uri(), id) {
-        Ok(operation) => {
+        Ok((_, operation)) => {
             if Operations::stop(&operation) {
                 tracing::info!(operation = %operation.id, "stop asked for");
             }

@@ -34,6 +34,7 @@ use super::idempotency::{Claim, Claimed, Stored};
 use super::operation::{Job, error_headers, run};
 use super::operations::{self, Operation, View};
 use super::outward;
+use super::told::{CLIENT_GONE, Told, call_of};
 use super::transport::{InRequest, Transport};
 
 /// A request body that stops coming for this long is given up (408).
@@ -71,7 +72,7 @@ impl Refusal {
         Self { failure: Box::new(outward::own(status, code, message.into(), None)), headers: HeaderMap::new() }
     }
 
-    fn param(mut self, param: &str) -> Self {
+    pub(super) fn param(mut self, param: &str) -> Self {
         self.failure.param = Some(param.into());
         self
     }
@@ -96,9 +97,14 @@ impl Refusal {
 
 async fn call(app: Arc<App>, endpoint: Endpoint, request: Request<axum::body::Body>) -> Answer {
     let dialect = endpoint.dialect();
-    match admit(app, endpoint, request).await {
-        Ok(answer) => answer,
+    let mut told = Told::new(&app.telemetry, call_of(endpoint), dialect, request.headers());
+    match admit(app, endpoint, request, &mut told).await {
+        Ok(answer) => {
+            told.answered(answer.status());
+            answer
+        }
         Err(refusal) => {
+            told.refused(&refusal.failure);
             tracing::info!(
                 status = refusal.failure.status,
                 reason = refusal.failure.rubicon.reason.as_str(),
@@ -109,7 +115,12 @@ async fn call(app: Arc<App>, endpoint: Endpoint, request: Request<axum::body::Bo
     }
 }
 
-async fn admit(app: Arc<App>, endpoint: Endpoint, request: Request<axum::body::Body>) -> Result<Answer, Refusal> {
+async fn admit(
+    app: Arc<App>,
+    endpoint: Endpoint,
+    request: Request<axum::body::Body>,
+    told: &mut Told,
+) -> Result<Answer, Refusal> {
     // The deadline starts here.
     let admitted = Instant::now();
     let (parts, body) = request.into_parts();
@@ -125,6 +136,7 @@ async fn admit(app: Arc<App>, endpoint: Endpoint, request: Request<axum::body::B
         return Err(Refusal::new(431, "request_head_too_large", message));
     }
     let caller = current.clients.find(&parts.headers, &parts.uri).map_err(denied)?;
+    told.caller(&caller);
     let permit = Arc::clone(&app.in_flight)
         .try_acquire_owned()
         .map_err(|_| Refusal::new(503, "overloaded", "The relay has as many requests as it may take."))?;
@@ -137,6 +149,8 @@ async fn admit(app: Arc<App>, endpoint: Endpoint, request: Request<axum::body::B
     }
     let contract = contract(&caller, endpoint, &body, &asked)?;
     let Admission { workflow, contract } = contract;
+    told.contract(&workflow, &contract);
+    told.whose.restart_of.clone_from(&asked.restart_of);
     if contract.facts.stream && parts.version < Version::HTTP_11 {
         // Its body would end with the connection, so a cut stream could not be told from a whole one.
         let mut refusal = Refusal::new(426, "http_version_not_supported", "Streaming needs HTTP/1.1 or HTTP/2.");
@@ -159,14 +173,21 @@ async fn admit(app: Arc<App>, endpoint: Endpoint, request: Request<axum::body::B
                 .map_err(|_| Refusal::new(503, "no_randomness", "The system gives no random bits for an id."))?,
         ),
     };
+    told.whose.operation = Some(id.clone());
     let stream = contract.facts.stream;
     let mut claim = None;
     if chosen {
         let key = (caller.tenant.clone(), id.clone());
         match app.idempotency.claim(key, fingerprint, !stream, admitted) {
             Claimed::New(new) => claim = Some(new),
-            Claimed::Join(receiver) => return there(transport.as_ref(), joined(receiver, &id, permit)).await,
-            Claimed::Replay(stored) => return Ok(replay(&stored, true)),
+            Claimed::Join(receiver) => {
+                told.replay("joined");
+                return there(transport.as_ref(), joined(receiver, &id, permit)).await;
+            }
+            Claimed::Replay(stored) => {
+                told.replay("replayed");
+                return Ok(replay(&stored, true));
+            }
             other => return Err(key_refusal(&other).of(&id)),
         }
     }
@@ -196,11 +217,14 @@ async fn admit(app: Arc<App>, endpoint: Endpoint, request: Request<axum::body::B
         query: parts.uri.query().and_then(without_credentials),
         show_routes: caller.show_routes,
         claim,
+        whose: told.whose.clone(),
+        trace: told.trace.clone(),
     };
     let sender = job.claim.as_ref().and_then(Claim::sender);
     let until = job.contract.envelope.stream.map(|stream| admitted + stream);
     let limits = Limits { stop: job.operation.stop.clone(), until };
     let driven = Driven::new(|emitter| run(job, emitter));
+    told.hand_over();
     match sender {
         // Others may join a keyed answer, so it must not depend on this one's connection.
         Some(sender) => there(transport.as_ref(), detached(&app, driven, sender, permit)).await,
@@ -238,7 +262,7 @@ async fn there(
     answer: impl Future<Output = Result<Answer, Refusal>>,
 ) -> Result<Answer, Refusal> {
     let Some(transport) = transport else { return answer.await };
-    transport.while_there(answer).await.unwrap_or_else(|| Err(Refusal::new(400, "client_gone", "The client left.")))
+    transport.while_there(answer).await.unwrap_or_else(|| Err(Refusal::new(400, CLIENT_GONE, "The client left.")))
 }
 
 pub(super) fn denied(denied: super::auth::Denied) -> Refusal {
@@ -262,7 +286,7 @@ fn key_refusal(claimed: &Claimed) -> Refusal {
     }
 }
 
-fn check_content(headers: &HeaderMap) -> Result<(), Refusal> {
+pub(super) fn check_content(headers: &HeaderMap) -> Result<(), Refusal> {
     if headers.get(CONTENT_ENCODING).is_some_and(|coding| coding != "identity") {
         return Err(Refusal::new(415, "unsupported_content_encoding", "The request body must not be compressed."));
     }
@@ -274,7 +298,7 @@ fn check_content(headers: &HeaderMap) -> Result<(), Refusal> {
     Err(Refusal::new(415, "unsupported_media_type", "The request body must be application/json."))
 }
 
-async fn read_body(mut body: axum::body::Body, max: usize) -> Result<Bytes, Refusal> {
+pub(super) async fn read_body(mut body: axum::body::Body, max: usize) -> Result<Bytes, Refusal> {
     let too_large = || Refusal::new(413, "request_too_large", format!("The request body is over {max} bytes."));
     if http_body::Body::size_hint(&body).lower() > u64::try_from(max).unwrap_or(u64::MAX) {
         return Err(too_large());
@@ -428,6 +452,9 @@ fn register(
         usage: Usage::default(),
         executions: Vec::new(),
         unresolved_executions: 0,
+        outcome: None,
+        workflow_version: workflow.version,
+        served_route: None,
     };
     let operation = Arc::new(Operation::new(view, caller.tenant.clone(), admitted, app.cut.child_token()));
     app.operations.insert(&operation, admitted);

@@ -3,7 +3,7 @@
 //! `handler.rs` takes the request in (`auth.rs`, limits, contract), `operation.rs` runs its attempts, `stream.rs` and `answer.rs` are
 //! one attempt each (streamed, whole; `read.rs` and `waits.rs` are what they read and wait with), `emit.rs` joins the driver to the
 //! response body (`endpoints.rs` is everything that generates nothing), `client_body.rs` writes that body and aborts it where it must, over `transport.rs` and `client_io.rs`, the
-//! client's connection. `report.rs` notes what happens, `outward.rs` says what a caller is told. `app.rs` holds what outlives a request: `operations.rs`,
+//! client's connection. `report.rs` notes what happens and tells it (`told.rs`: of requests that came to no attempt), `outcome.rs` takes the application's word on an answer, `outward.rs` says what a caller is told. `app.rs` holds what outlives a request: `operations.rs`,
 //! `idempotency.rs`, `observe.rs`.
 
 pub mod answer;
@@ -18,9 +18,11 @@ pub mod idempotency;
 pub mod observe;
 pub mod operation;
 pub mod operations;
+pub mod outcome;
 pub mod outward;
 mod read;
 mod report;
 pub mod stream;
+pub mod told;
 pub mod transport;
 mod waits;

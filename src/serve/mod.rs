@@ -26,7 +26,7 @@ use crate::config::settings::Settings;
 use crate::relay::app::App;
 use crate::relay::client_io::ClientIo;
 use crate::relay::transport::Transport;
-use crate::relay::{endpoints, handler};
+use crate::relay::{endpoints, handler, outcome};
 
 /// After the grace limit, what was cut still has this long to bring its error frame out.
 const CUT_MAX: Duration = Duration::from_secs(6);
@@ -65,7 +65,7 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/v1/models", get(endpoints::models))
         .route("/v1/operations/{id}", get(endpoints::operation).delete(endpoints::stop))
         .route("/v1/operations/{id}/stream", any(endpoints::not_built))
-        .route("/v1/operations/{id}/outcome", any(endpoints::not_built))
+        .route("/v1/operations/{id}/outcome", post(outcome::outcome))
         .route("/v1/responses", any(endpoints::not_built))
         .route("/v1/responses/{*rest}", any(endpoints::not_built))
         .route("/v1beta/{*rest}", any(endpoints::not_built))
@@ -115,7 +115,7 @@ impl Server {
     }
 
     /// Takes it down: (1) `/readyz` and new requests say 503, (2) what runs goes on to the grace limit, (3) what is left is
-    /// interrupted, (4) connections end, (5) the listener closes.
+    /// interrupted, (4) connections end, (5) the listener closes, (6) the last event lines and spans go out.
     pub async fn shutdown(self) {
         let grace = self.app.current().settings.server.shutdown_grace;
         // 1
@@ -136,6 +136,8 @@ impl Server {
         let _ = timeout(CLOSE_MAX, async { tokio::join!(self.connections.wait(), self.app.tasks.wait()) }).await;
         // 5
         let _ = self.accept.await;
+        // 6
+        self.app.telemetry.flush().await;
         tracing::info!(left = self.connections.len(), "stopped");
     }
 

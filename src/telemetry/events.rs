@@ -489,3 +489,5 @@ pub struct AlarmEvent {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(crate) use tests::sample;

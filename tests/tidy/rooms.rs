@@ -28,14 +28,14 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("plan", &["clock", "config", "contract", "gate", "ids"]),
     ("attempt", &["classify", "clock", "config", "plan", "protocol"]),
     ("upstream", &["classify", "config", "contract", "protocol"]),
+    ("telemetry", &["boundary", "class", "classify", "clock", "config", "ids", "protocol"]),
     (
         "relay",
         &[
             "attempt", "boundary", "classify", "clock", "config", "contract", "gate", "ids", "plan", "protocol",
-            "reply", "upstream", "wire",
+            "reply", "telemetry", "upstream", "wire",
         ],
     ),
-    ("telemetry", &["config"]),
     ("serve", &["config", "relay"]),
     ("mock", &["clock"]),
     ("demo", &["clock", "config", "mock", "serve", "wire"]),

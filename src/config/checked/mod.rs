@@ -9,6 +9,7 @@ mod provider;
 mod route;
 mod secrets;
 mod server;
+mod telemetry;
 mod url;
 mod workflow;
 
@@ -18,7 +19,7 @@ use super::Sources;
 use super::nearest;
 use super::node::{Item, Node};
 use super::problem::{Code, Problems, shown};
-use super::settings::{Settings, TelemetrySettings};
+use super::settings::Settings;
 
 /// Builds the settings, or `None` where a part that is always needed could not be read. The caller has to look at the problems, too.
 pub(super) fn build(root: &Node, problems: &mut Problems<'_>, sources: &Sources<'_>) -> Option<Settings> {
@@ -31,7 +32,7 @@ pub(super) fn build(root: &Node, problems: &mut Problems<'_>, sources: &Sources<
     let operators = admin::operators(root, problems, sources);
     let server = server::server(root, problems, sources);
     let log = server::log(root, problems, sources);
-    let telemetry = TelemetrySettings { otlp_endpoint: root.table("telemetry").and_then(|t| t.owned("otlp_endpoint")) };
+    let telemetry = telemetry::telemetry(root, problems, sources);
     Some(Settings {
         server: server?,
         log: log?,

@@ -7,7 +7,11 @@ use serde_json::Value;
 use super::super::names::{self, Field};
 use super::*;
 
-pub(crate) fn attempt() -> AttemptEvent {
+fn attempt() -> AttemptEvent {
+    sample()
+}
+
+pub(crate) fn sample() -> AttemptEvent {
     AttemptEvent {
         event: "attempt",
         time: Time(UnixMillis(1_781_524_800_123)),
