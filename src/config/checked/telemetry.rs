@@ -49,7 +49,7 @@ mod tests {
     /// The URL, or what is complained of.
     fn url(table: &str, env: &[(&str, &str)]) -> Result<Option<String>, String> {
         let text = format!(
-            "[provider.p]\nkind = \"openai\"\n[route.a]\nprovider = \"p\"\n[workflow.w]\nprimary = \"a\"\n[telemetry]\n{table}"
+            "[provider.p]\nkind = \"openai-compatible\"\nbase_url = \"http://127.0.0.1:1/v1\"\n[route.a]\nprovider = \"p\"\n[workflow.w]\nprimary = \"a\"\n[telemetry]\n{table}"
         );
         let sources = Sources {
             folder: Path::new(""),

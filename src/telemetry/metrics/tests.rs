@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::super::events::{RequestState, Whose};
+use super::super::events::{Recovery, RequestState, Tokens, Whose};
 use super::super::names::{Kind, METRICS};
 use super::*;
 use crate::config::testing::{TODAY, settings};
@@ -22,6 +22,7 @@ fn event(result: AttemptResult, model: &str) -> AttemptEvent {
         cost_usd: Some(0.5),
         duration_ms: 1500,
         first_output_ms: Some(20),
+        tokens: Tokens { input_tokens: Some(9), cached_input_tokens: None, output_tokens: Some(3) },
         ..super::super::events::sample()
     }
 }
@@ -43,6 +44,10 @@ fn the_text_has_every_name_with_its_type_and_no_other() {
     let route = RouteId::new("a");
     metrics.attempt(&event(AttemptResult::Failed, "gpt-x"));
     metrics.attempt(&event(AttemptResult::Accepted, "gpt-x"));
+    let whose = || Whose { workflow: Some(WorkflowId::new("w")), ..Whose::default() };
+    let request = RequestEvent::without_attempt(whose(), RequestState::Interrupted, TODAY, 3);
+    let recovery = Recovery { workflow: "retry", added_latency_ms: Some(3), ..Recovery::default() };
+    metrics.request(&RequestEvent { recovery, hold_ms: Some(1), accepted_attempt: Some(2), ..request });
     metrics.hold_limit(&WorkflowId::new("w"));
     metrics.shed("overloaded");
     metrics.alarm(AlarmKind::BadCertificate);
@@ -100,7 +105,7 @@ fn gauges_follow_the_configuration() {
     let metrics = metrics();
     has(&metrics, r#"rubicon_route_circuit{route="b",state="healthy"} 1"#);
     has(&metrics, r#"rubicon_killed{route="b"} 0"#);
-    has(&metrics, r#"rubicon_approval_expiry_timestamp_seconds{workflow="w",route="b",purpose="failover"} 1796083200.0"#);
+    has(&metrics, r#"rubicon_approval_expiry_timestamp_seconds{workflow="w",route="b",purpose="failover"} 1796083199.999"#);
     metrics.circuit(&RouteId::new("b"), "tripped");
     metrics.killed(&RouteId::new("b"), true);
     has(&metrics, r#"rubicon_route_circuit{route="b",state="tripped"} 1"#);
@@ -113,6 +118,7 @@ fn gauges_follow_the_configuration() {
     let text = metrics.render();
     assert!(!text.contains(r#"route="b""#), "{text}");
     has(&metrics, "rubicon_config_generation 2");
+    has(&metrics, r#"rubicon_alarms_total{kind="bad_certificate"} 0"#);
     metrics.config_refused();
     has(&metrics, "rubicon_config_last_reload_success 0");
     metrics.in_flight_from(|| 7);
