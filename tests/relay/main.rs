@@ -8,6 +8,7 @@ mod bounds;
 mod budgets;
 mod bytes;
 mod child;
+mod conditions;
 mod cuts;
 mod demo;
 mod endings;
