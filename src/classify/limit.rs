@@ -102,10 +102,14 @@ const LOOKED_AT_BYTES_MAX: usize = 2048;
 pub fn limit_dimension(headers: &HeaderMap, said: &Said) -> Option<LimitDimension> {
     let code = said.code.as_ref().and_then(serde_json::Value::as_str);
     let texts = [said.kind.as_deref(), code, said.message.as_deref()];
-    let words: String = texts.into_iter().flatten().map(|text| {
-        let cut = text.floor_char_boundary(LOOKED_AT_BYTES_MAX);
-        format!("{}\n", text.get(..cut).unwrap_or_default().to_ascii_lowercase())
-    }).collect();
+    let words: String = texts
+        .into_iter()
+        .flatten()
+        .map(|text| {
+            let cut = text.floor_char_boundary(LOOKED_AT_BYTES_MAX);
+            format!("{}\n", text.get(..cut).unwrap_or_default().to_ascii_lowercase())
+        })
+        .collect();
     let named = WORDS.iter().find(|(phrase, _)| words.contains(phrase)).map(|(_, dimension)| *dimension);
     named.or_else(|| {
         let spent = |name: &str| headers.get(name).is_some_and(|value| value.as_bytes().trim_ascii() == b"0");
@@ -117,7 +121,12 @@ pub fn limit_dimension(headers: &HeaderMap, said: &Said) -> Option<LimitDimensio
 mod tests {
     use super::*;
 
-    fn found(headers: &[(&'static str, &'static str)], kind: &str, code: &str, message: &str) -> Option<LimitDimension> {
+    fn found(
+        headers: &[(&'static str, &'static str)],
+        kind: &str,
+        code: &str,
+        message: &str,
+    ) -> Option<LimitDimension> {
         let headers = headers.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect();
         let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
         let said = Said { kind: text(kind), code: text(code).map(Into::into), message: text(message), param: None };
@@ -127,11 +136,36 @@ mod tests {
     #[test]
     fn words() {
         for (kind, code, message, dimension) in [
-            ("tokens", "rate_limit_exceeded", "Rate limit reached for m in org on tokens per min (TPM): Limit 1, Used 1", Some(Tokens)),
-            ("requests", "rate_limit_exceeded", "Rate limit reached for m on requests per min (RPM): Limit 3", Some(Requests)),
-            ("requests", "rate_limit_exceeded", "Rate limit reached for m on requests per day (RPD): Limit 200", Some(Day)),
-            ("insufficient_quota", "insufficient_quota", "You exceeded your current quota, please check your plan", Some(Spend)),
-            ("rate_limit_error", "", "This would exceed your rate limit of 40,000 input tokens per minute", Some(Tokens)),
+            (
+                "tokens",
+                "rate_limit_exceeded",
+                "Rate limit reached for m in org on tokens per min (TPM): Limit 1, Used 1",
+                Some(Tokens),
+            ),
+            (
+                "requests",
+                "rate_limit_exceeded",
+                "Rate limit reached for m on requests per min (RPM): Limit 3",
+                Some(Requests),
+            ),
+            (
+                "requests",
+                "rate_limit_exceeded",
+                "Rate limit reached for m on requests per day (RPD): Limit 200",
+                Some(Day),
+            ),
+            (
+                "insufficient_quota",
+                "insufficient_quota",
+                "You exceeded your current quota, please check your plan",
+                Some(Spend),
+            ),
+            (
+                "rate_limit_error",
+                "",
+                "This would exceed your rate limit of 40,000 input tokens per minute",
+                Some(Tokens),
+            ),
             ("invalid_request_error", "", "Your credit balance is too low to access the API", Some(Spend)),
             ("rate_limit_error", "", "Number of concurrent connections has exceeded your rate limit", Some(Requests)),
             ("", "", "Quota exceeded for quota metric 'GenerateRequestsPerDayPerProjectPerModel-FreeTier'", Some(Day)),

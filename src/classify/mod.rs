@@ -197,7 +197,15 @@ fn with_limit(verdict: Verdict, headers: &HeaderMap) -> Verdict {
 
 /// A verdict without words of the provider.
 fn plain(class: Class, may_have_run: bool, provider_status: Option<u16>) -> Verdict {
-    Verdict { class, may_have_run, retry_after: None, provider_status, said: Said::default(), alarm: false, limit: None }
+    Verdict {
+        class,
+        may_have_run,
+        retry_after: None,
+        provider_status,
+        said: Said::default(),
+        alarm: false,
+        limit: None,
+    }
 }
 
 fn of_transport(fault: TransportFault) -> Verdict {

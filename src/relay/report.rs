@@ -2,29 +2,28 @@
 //! Nothing here decides anything.
 //!
 //! An attempt is told when it ends, the request when the operation ends; both from the driver, so that a driver that is dropped
-//! (the client left) tells, too.
+//! (the client left) tells, too. `tell.rs` makes the events.
+
+mod tell;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue};
 
-use crate::attempt::cost;
 use crate::boundary::{Phase, Why};
 use crate::classify::limit::LimitDimension;
 use crate::classify::{Class, Verdict};
 use crate::clock::{Instant, UnixMillis};
-use crate::config::settings::{ProviderKind, RouteSettings};
+use crate::config::settings::RouteSettings;
+use crate::ids::RouteId;
 use crate::plan::Role;
 use crate::protocol::signal::Usage;
-use crate::telemetry::events::{
-    AlarmKind, AttemptEvent, AttemptResult, ByKind, Kind, Recovery, RequestEvent, RequestState, Success, Time, Tokens,
-    said,
-};
+use crate::telemetry::events::{AlarmKind, AttemptResult, ByKind, Kind, Success, said};
 
 use super::app::random_u64;
 use super::operation::Run;
-use super::operations::{AttemptView, BoundaryView, State, View};
+use super::operations::{AttemptView, BoundaryView, State};
 
 /// What the report knows besides the operation's view.
 #[derive(Debug, Default)]
@@ -91,24 +90,6 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// `gen_ai.provider.name`.
-fn provider_kind(kind: ProviderKind) -> &'static str {
-    match kind {
-        ProviderKind::OpenAi => "openai",
-        ProviderKind::Anthropic => "anthropic",
-        // No word of OpenTelemetry's: `openai` would promise OpenAI itself.
-        ProviderKind::OpenAiCompatible => "openai_compatible",
-    }
-}
-
-fn tokens(usage: &Usage) -> Tokens {
-    Tokens {
-        input_tokens: usage.input_tokens,
-        cached_input_tokens: usage.cached_input_tokens,
-        output_tokens: usage.output_tokens,
-    }
-}
-
 impl Run {
     pub(super) fn since_admission(&self) -> u64 {
         millis(self.job.operation.admitted.elapsed())
@@ -133,7 +114,13 @@ impl Run {
             _ if again => Kind::Retry,
             Some(Role::Equivalent | Role::Planned) => Kind::EquivalentFailover,
             Some(Role::Alternate) => Kind::CrossModelFallback,
-            Some(Role::Primary) | None => if number == 1 { Kind::First } else { Kind::Retry },
+            Some(Role::Primary) | None => {
+                if number == 1 {
+                    Kind::First
+                } else {
+                    Kind::Retry
+                }
+            }
         };
         self.report.by_kind.count(kind);
         self.report.trying = Some(Trying {
@@ -195,14 +182,15 @@ impl Run {
             }
         });
         let route = self.report.trying.as_ref().map(|trying| trying.route.name.clone());
+        let shown = route.as_ref().map_or("", RouteId::as_str);
         if verdict.alarm {
-            tracing::error!(route = ?route, "ALARM: the provider's certificate is not acceptable");
+            tracing::error!(route = shown, "ALARM: the provider's certificate is not acceptable");
             let telemetry = &self.job.app.telemetry;
             let operation = Some(&self.job.operation.id);
             telemetry.alarm(AlarmKind::BadCertificate, operation, route.as_ref(), UnixMillis::now());
         }
         tracing::info!(
-            operation = %self.job.operation.id, workflow = %self.job.workflow.name, route = ?route,
+            operation = %self.job.operation.id, workflow = %self.job.workflow.name, route = shown,
             attempt = self.budget.attempts, class = verdict.class.name(),
             status = verdict.provider_status, alarm = verdict.alarm, "attempt failed"
         );
@@ -286,131 +274,5 @@ impl Run {
     /// Somebody stopped it, or a driver without a reader is being dropped.
     fn left_or_stopped(&self) -> bool {
         self.job.operation.stop.is_cancelled() || self.boundary.phase() != Phase::Closed
-    }
-
-    /// Tells of the attempt that is going on, if one is.
-    fn attempt_ended(&mut self, end: &AttemptEnded<'_>) {
-        let Some(trying) = self.report.trying.take() else { return };
-        let priced = trying.route.price.is_some();
-        let known = match end.result {
-            AttemptResult::Accepted => cost::actual(&trying.route, &end.usage),
-            // Counts of a cut answer are of a part of it (Anthropic's first event has one output token).
-            _ => end.cost_usd,
-        };
-        let estimated = priced && known.is_none() && end.result != AttemptResult::Accepted;
-        let cost_usd = known.filter(|_| priced).or(estimated.then_some(trying.estimate_usd));
-        if end.result != AttemptResult::Accepted && let Some(usd) = cost_usd {
-            *self.report.lost_usd.get_or_insert(0.0) += usd;
-        }
-        // What came whole and was no answer is another failure than what did not come.
-        let whole = match end.result {
-            AttemptResult::Interrupted => self.report.spoilt,
-            _ => {
-                trying.status.is_some_and(|status| (200..300).contains(&status))
-                    && end.class != Some(Class::TransportTransient)
-            }
-        };
-        let limit = end.verdict.and_then(|verdict| verdict.limit);
-        self.report.limit = limit.or(self.report.limit);
-        let success = Success::of(end.result, whole);
-        let event = AttemptEvent {
-            event: "attempt",
-            time: Time(UnixMillis::now()),
-            whose: self.job.whose.clone(),
-            attempt: self.budget.attempts,
-            kind: trying.kind,
-            route: trying.route.name.clone(),
-            provider: trying.route.provider.name.clone(),
-            sent_model: trying.route.model.as_deref().map(said).or_else(|| self.job.whose.requested_model.clone()),
-            served_model: self.report.served_model.clone().filter(|_| trying.committed),
-            result: end.result,
-            class: end.class,
-            status: trying.status,
-            duration_ms: millis(trying.began.elapsed()),
-            hold_ms: trying.hold.map(millis),
-            first_output_ms: trying.first_output.map(millis),
-            tokens: tokens(&end.usage),
-            cost_usd,
-            cost_estimated: estimated,
-            circuit: trying.circuit,
-            limit_dimension: limit,
-            retry_after_ms: end.verdict.and_then(|verdict| verdict.retry_after).map(millis),
-            success,
-            provider_kind: provider_kind(trying.route.provider.kind),
-        };
-        let span = self.job.trace.as_ref().map(|trace| (trace, trying.span_id));
-        self.job.app.telemetry.attempt(&event, span);
-        self.report.last = Some(Ended {
-            number: self.budget.attempts,
-            recovery: self.recovery(trying.candidate),
-            began: trying.began,
-            circuit: trying.circuit,
-            status: trying.status,
-            hold: trying.hold,
-            accepted: trying.committed,
-            cost_usd: cost_usd.filter(|_| end.result == AttemptResult::Accepted),
-            success,
-            route: trying.route,
-        });
-    }
-
-    /// Tells of the request, once.
-    fn request_ended(&self, view: &View, state: State, duration_ms: u64) {
-        let report = &self.report;
-        let last = report.last.as_ref();
-        let accepted = last.filter(|last| last.accepted);
-        let admitted = self.job.operation.admitted;
-        let workflow = last.map_or(crate::telemetry::names::NONE, |last| last.recovery);
-        let recovered = accepted.is_some() && workflow != crate::telemetry::names::NONE;
-        let state = match state {
-            State::Completed => RequestState::Completed,
-            State::Interrupted => RequestState::Interrupted,
-            State::Stopped => RequestState::Stopped,
-            State::Failed | State::Running => RequestState::Failed,
-        };
-        let event = RequestEvent {
-            event: "request",
-            time: Time(UnixMillis::now()),
-            whose: self.job.whose.clone(),
-            state,
-            reason: view.reason.clone(),
-            class: view.class,
-            status: self.status_sent(accepted),
-            replay: None,
-            route: last.map(|last| last.route.name.clone()),
-            served_model: report.served_model.clone().filter(|_| accepted.is_some()),
-            attempts: self.budget.attempts,
-            accepted_attempt: accepted.map(|accepted| accepted.number),
-            duration_ms,
-            hold_ms: accepted.and_then(|accepted| accepted.hold).map(millis),
-            first_output_ms: view.boundary.map(|boundary| boundary.at_ms),
-            boundary: view.boundary.map(|boundary| boundary.why),
-            events: view.after,
-            tokens: tokens(&view.usage),
-            cost_usd: accepted.and_then(|accepted| accepted.cost_usd),
-            lost_cost_usd: report.lost_usd,
-            unresolved_executions: view.unresolved_executions,
-            recovery: Recovery {
-                workflow,
-                attempts: report.by_kind,
-                recovered,
-                reason: report.first_failure.filter(|_| workflow != crate::telemetry::names::NONE),
-                added_latency_ms: accepted.map(|accepted| millis(accepted.began.duration_since(admitted))),
-            },
-            circuit: last.map(|last| last.circuit),
-            limit_dimension: report.limit,
-            success: last.map(|last| last.success).unwrap_or_default(),
-        };
-        self.job.app.telemetry.request(&event, self.job.trace.as_ref());
-    }
-
-    /// The status that the client got.
-    fn status_sent(&self, accepted: Option<&Ended>) -> Option<u16> {
-        match accepted {
-            Some(accepted) => Some(accepted.status.filter(|status| matches!(status, 200..=206)).unwrap_or(200)),
-            // Keep-alives have spent it.
-            None if self.boundary.phase() == Phase::HeadSent => Some(200),
-            None => self.report.status,
-        }
     }
 }

@@ -45,7 +45,8 @@ fn render() -> String {
     text.push_str(METRICS_HEAD);
     for metric in METRICS {
         let labels: Vec<String> = metric.labels.iter().map(|label| format!("`{label}`")).collect();
-        let _ = writeln!(text, "| `{}` | {} | {} | {} |", metric.name, metric.kind.name(), labels.join(" "), metric.help);
+        let _ =
+            writeln!(text, "| `{}` | {} | {} | {} |", metric.name, metric.kind.name(), labels.join(" "), metric.help);
     }
     text.push_str("\n| label | values |\n| --- | --- |\n");
     for (label, values) in LABELS {
@@ -71,7 +72,8 @@ fn telemetry_md_is_what_the_names_say() {
 
 #[test]
 fn every_label_is_explained_and_none_besides() {
-    let used: std::collections::BTreeSet<&str> = METRICS.iter().flat_map(|metric| metric.labels.iter().copied()).collect();
+    let used: std::collections::BTreeSet<&str> =
+        METRICS.iter().flat_map(|metric| metric.labels.iter().copied()).collect();
     let explained: std::collections::BTreeSet<&str> = LABELS.iter().map(|(label, _)| *label).collect();
     assert_eq!(used, explained);
     assert_eq!(explained.len(), LABELS.len());

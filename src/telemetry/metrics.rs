@@ -7,6 +7,8 @@
 //! A few look-ups of label sets a request, under a read lock each, none an event of a stream. The label sets are bounded by the
 //! configuration and closed lists: [`Metrics::config_taken`] says which models it names, any other is `other`.
 
+mod counted;
+
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -27,7 +29,7 @@ use crate::clock::UnixMillis;
 use crate::config::settings::{Purpose, Settings};
 use crate::ids::{RouteId, WorkflowId};
 
-use super::events::{AlarmKind, AttemptEvent, AttemptResult, Call, Outcome, RequestEvent, RequestState};
+use super::events::{AlarmKind, Outcome};
 use super::names::{self, Metric};
 
 /// `Content-Type` of [`Metrics::render`].
@@ -46,7 +48,19 @@ const FIRST_BUCKETS: [f64; 18] =
 
 /// Tokens, as it advises.
 const TOKEN_BUCKETS: [f64; 14] = [
-    1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0, 16384.0, 65536.0, 262_144.0, 1_048_576.0, 4_194_304.0, 16_777_216.0,
+    1.0,
+    4.0,
+    16.0,
+    64.0,
+    256.0,
+    1024.0,
+    4096.0,
+    16384.0,
+    65536.0,
+    262_144.0,
+    1_048_576.0,
+    4_194_304.0,
+    16_777_216.0,
     67_108_864.0,
 ];
 
@@ -66,10 +80,6 @@ fn labels<const N: usize>(metric: &Metric, values: [Text; N]) -> Labels {
 
 fn owned(name: impl fmt::Display) -> Text {
     Cow::Owned(name.to_string())
-}
-
-fn workflow(name: Option<&WorkflowId>) -> Text {
-    name.map_or(Cow::Borrowed(names::NONE), owned)
 }
 
 fn seconds(ms: u64) -> f64 {
@@ -319,69 +329,6 @@ impl Metrics {
         }
     }
 
-    pub(super) fn attempt(&self, event: &AttemptEvent) {
-        let class = match (event.result, event.class) {
-            (AttemptResult::Accepted, _) => names::NONE,
-            (_, Some(class)) => class.name(),
-            (_, None) => "unfinished",
-        };
-        let workflow = workflow(event.whose.workflow.as_ref());
-        let values = [owned(&event.route), workflow.clone(), event.kind.name().into(), class.into()];
-        self.attempts.get_or_create(&labels(&names::ATTEMPTS, values)).inc();
-        let chat = event.whose.call == Call::Chat;
-        let operation: Text = Cow::Borrowed(event.whose.call.name());
-        let provider: Text = Cow::Borrowed(event.provider_kind);
-        let model = self.model(event.sent_model.as_deref());
-        let error = if event.result == AttemptResult::Accepted { "" } else { class };
-        let values = [operation.clone(), provider.clone(), model.clone(), error.into()];
-        self.duration.get_or_create(&labels(&names::DURATION, values)).observe(seconds(event.duration_ms));
-        for (kind, count) in [("input", event.tokens.input_tokens), ("output", event.tokens.output_tokens)] {
-            let Some(count) = count.filter(|_| chat) else { continue };
-            let values = [operation.clone(), provider.clone(), model.clone(), Cow::Borrowed(kind)];
-            #[allow(clippy::cast_precision_loss, reason = "token counts are far below 2^53")]
-            self.tokens.get_or_create(&labels(&names::TOKENS, values)).observe(count as f64);
-        }
-        if let Some(ms) = event.first_output_ms {
-            let values = [operation, provider, model];
-            self.first_chunk.get_or_create(&labels(&names::FIRST_CHUNK, values)).observe(seconds(ms));
-        }
-        if let Some(usd) = event.cost_usd.filter(|usd| usd.is_finite() && *usd > 0.0) {
-            let (family, named) = match event.result {
-                AttemptResult::Accepted => (&self.cost, &names::COST),
-                _ => (&self.lost_cost, &names::LOST_COST),
-            };
-            family.get_or_create(&labels(named, [workflow, owned(&event.route)])).inc_by(usd);
-        }
-        if event.class.is_some_and(throttled) {
-            let dimension = event.limit_dimension.map_or("unknown", |dimension| dimension.name());
-            let values = [owned(&event.route), Cow::Borrowed(dimension)];
-            self.throttles.get_or_create(&labels(&names::THROTTLES, values)).inc();
-        }
-    }
-
-    pub(super) fn request(&self, event: &RequestEvent) {
-        let workflow = workflow(event.whose.workflow.as_ref());
-        let dialect = event.whose.dialect.map_or(names::NONE, |dialect| dialect.name());
-        let reason = event.reason.clone().map_or(Cow::Borrowed(names::NONE), Cow::Owned);
-        let values = [workflow.clone(), dialect.into(), event.state.name().into(), reason.clone()];
-        self.requests.get_or_create(&labels(&names::REQUESTS, values)).inc();
-        if event.recovery.workflow != names::NONE {
-            let recovered = if event.recovery.recovered { "true" } else { "false" };
-            let values = [workflow.clone(), event.recovery.workflow.into(), recovered.into()];
-            self.recoveries.get_or_create(&labels(&names::RECOVERIES, values)).inc();
-        }
-        if let Some(ms) = event.recovery.added_latency_ms {
-            self.added_latency.get_or_create(&labels(&names::ADDED_LATENCY, [workflow.clone()])).observe(seconds(ms));
-        }
-        if let Some(ms) = event.hold_ms {
-            self.hold.get_or_create(&labels(&names::HOLD, [workflow.clone()])).observe(seconds(ms));
-        }
-        if event.state == RequestState::Interrupted && event.accepted_attempt.is_some() {
-            let route = event.route.as_ref().map_or(Cow::Borrowed(names::NONE), owned);
-            self.interruptions.get_or_create(&labels(&names::INTERRUPTIONS, [workflow, route, reason])).inc();
-        }
-    }
-
     pub(super) fn outcome(&self, workflow: &WorkflowId, outcome: Outcome) {
         let values = [owned(workflow), Cow::Borrowed(outcome.name())];
         self.outcomes.get_or_create(&labels(&names::OUTCOMES, values)).inc();
@@ -398,12 +345,6 @@ impl Metrics {
     pub(super) fn spans_dropped(&self) -> Counter {
         self.spans_dropped.clone()
     }
-}
-
-/// Whether a class says that a limit was hit.
-pub fn throttled(class: crate::class::Class) -> bool {
-    use crate::class::Class;
-    matches!(class, Class::RateLimited | Class::QuotaExhausted | Class::Ambiguous429)
 }
 
 /// Names of models that the configuration has: what routes send and what callers may ask for.

@@ -1,6 +1,6 @@
 //! What can be watched (SPEC section 11): log lines, event lines, metrics, traces.
 //!
-//! `names.rs` has every name; `events.rs` what is told of an attempt, a request, an outcome, an alarm; [`Telemetry`] takes such an
+//! `names.rs` and `fields.rs` have every name, `words.rs` the closed lists; `events.rs` what is told of an attempt, a request, an outcome, an alarm; [`Telemetry`] takes such an
 //! event once and makes of it the line (`writer.rs`), the counts (`metrics.rs`) and the span (`traces.rs`, `trace_context.rs`). `log.rs` is
 //! the log for people, on standard error, which is another thing than the event lines. `TELEMETRY.md` lists it all.
 //!
@@ -9,11 +9,13 @@
 #[cfg(test)]
 mod doc;
 pub mod events;
+pub mod fields;
 pub mod log;
 pub mod metrics;
 pub mod names;
 pub mod trace_context;
 pub mod traces;
+pub mod words;
 pub mod writer;
 
 use crate::clock::UnixMillis;

@@ -1,9 +1,11 @@
-//! Every name that can be watched, in one place: metrics with their labels, span names and attributes, fields of event lines.
+//! Every name that can be watched, in one place: metrics with their labels, span names and attributes, fields of event lines (in `fields.rs`).
 //!
 //! Dashboards and alert rules rely on these to the letter, so each stands here once: the code registers and writes by these
 //! constants, `TELEMETRY.md` is printed from them, and tests compare both with what a living relay says. Names of
 //! OpenTelemetry's GenAI conventions where those have one (dots become underscores, the unit is a suffix, as Prometheus
 //! writes them); what they have no word for begins with `rubicon_`. Base units: seconds, tokens, US dollars.
+
+pub use super::fields::{ALARM_FIELDS, ATTEMPT_FIELDS, Field, REQUEST_FIELDS, SHARED_FIELDS, TASK_FIELDS};
 
 /// What a metric is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,12 +45,7 @@ pub struct Metric {
     pub help: &'static str,
 }
 
-const fn metric(
-    name: &'static str,
-    kind: Kind,
-    labels: &'static [&'static str],
-    help: &'static str,
-) -> Metric {
+const fn metric(name: &'static str, kind: Kind, labels: &'static [&'static str], help: &'static str) -> Metric {
     Metric { name, kind, labels, help }
 }
 
@@ -57,10 +54,16 @@ pub const LABELS: &[(&str, &str)] = &[
     ("workflow", "a `[workflow.NAME]`, or `none` where the request came to none"),
     ("route", "a `[route.NAME]`"),
     ("dialect", "`chat-completions`, `responses`, `anthropic-messages`, or `none`"),
-    ("state", "of requests: `completed`, `interrupted`, `failed`, `stopped`, `refused` (before any call), `replayed`; of circuits: `healthy`, `tripped`, `probing`"),
+    (
+        "state",
+        "of requests: `completed`, `interrupted`, `failed`, `stopped`, `refused` (before any call), `replayed`; of circuits: `healthy`, `tripped`, `probing`",
+    ),
     ("reason", "the word that callers get as `rubicon.reason`, or `none`"),
     ("kind", "of attempts: `first`, `retry`, `equivalent_failover`, `cross_model_fallback`; of alarms: what happened"),
-    ("class", "a failure class of SPEC section 6, `none` where the attempt was accepted, `unfinished` where it was left or stopped"),
+    (
+        "class",
+        "a failure class of SPEC section 6, `none` where the attempt was accepted, `unfinished` where it was left or stopped",
+    ),
     ("recovered", "`true` or `false`: whether the attempt that recovery led to was accepted"),
     ("limit_dimension", "`requests`, `tokens`, `day`, `spend`, or `unknown`"),
     ("outcome", "`accepted` or `rejected`, the application's own word"),
@@ -74,69 +77,217 @@ pub const LABELS: &[(&str, &str)] = &[
 ];
 
 /// Duration of an attempt (the relay is the provider's client).
-pub const DURATION: Metric = metric("gen_ai_client_operation_duration_seconds", Kind::Histogram, &["gen_ai_operation_name", "gen_ai_provider_name", "gen_ai_request_model", "error_type"], "Duration of one attempt at a provider");
+pub const DURATION: Metric = metric(
+    "gen_ai_client_operation_duration_seconds",
+    Kind::Histogram,
+    &["gen_ai_operation_name", "gen_ai_provider_name", "gen_ai_request_model", "error_type"],
+    "Duration of one attempt at a provider",
+);
 /// Tokens of an attempt.
-pub const TOKENS: Metric = metric("gen_ai_client_token_usage", Kind::Histogram, &["gen_ai_operation_name", "gen_ai_provider_name", "gen_ai_request_model", "gen_ai_token_type"], "Tokens of one attempt, as its provider told them");
+pub const TOKENS: Metric = metric(
+    "gen_ai_client_token_usage",
+    Kind::Histogram,
+    &["gen_ai_operation_name", "gen_ai_provider_name", "gen_ai_request_model", "gen_ai_token_type"],
+    "Tokens of one attempt, as its provider told them",
+);
 /// Time to first visible output.
-pub const FIRST_CHUNK: Metric = metric("gen_ai_client_operation_time_to_first_chunk_seconds", Kind::Histogram, &["gen_ai_operation_name", "gen_ai_provider_name", "gen_ai_request_model"], "Time from an accepted attempt's start to its first visible output, streamed answers only");
+pub const FIRST_CHUNK: Metric = metric(
+    "gen_ai_client_operation_time_to_first_chunk_seconds",
+    Kind::Histogram,
+    &["gen_ai_operation_name", "gen_ai_provider_name", "gen_ai_request_model"],
+    "Time from an accepted attempt's start to its first visible output, streamed answers only",
+);
 /// Requests.
-pub const REQUESTS: Metric = metric("rubicon_requests_total", Kind::Counter, &["workflow", "dialect", "state", "reason"], "Requests of the data plane by how they ended");
+pub const REQUESTS: Metric = metric(
+    "rubicon_requests_total",
+    Kind::Counter,
+    &["workflow", "dialect", "state", "reason"],
+    "Requests of the data plane by how they ended",
+);
 /// Attempts.
-pub const ATTEMPTS: Metric = metric("rubicon_attempts_total", Kind::Counter, &["route", "workflow", "kind", "class"], "Attempts at providers by what they were for and how they ended");
+pub const ATTEMPTS: Metric = metric(
+    "rubicon_attempts_total",
+    Kind::Counter,
+    &["route", "workflow", "kind", "class"],
+    "Attempts at providers by what they were for and how they ended",
+);
 /// Recoveries.
-pub const RECOVERIES: Metric = metric("rubicon_recoveries_total", Kind::Counter, &["workflow", "kind", "recovered"], "Requests for which more than the primary's first attempt was made, by the last kind of it");
+pub const RECOVERIES: Metric = metric(
+    "rubicon_recoveries_total",
+    Kind::Counter,
+    &["workflow", "kind", "recovered"],
+    "Requests for which more than the primary's first attempt was made, by the last kind of it",
+);
 /// Added latency.
-pub const ADDED_LATENCY: Metric = metric("rubicon_added_latency_seconds", Kind::Histogram, &["workflow"], "Time from admission to the start of the accepted attempt");
+pub const ADDED_LATENCY: Metric = metric(
+    "rubicon_added_latency_seconds",
+    Kind::Histogram,
+    &["workflow"],
+    "Time from admission to the start of the accepted attempt",
+);
 /// Hold.
-pub const HOLD: Metric = metric("rubicon_hold_seconds", Kind::Histogram, &["workflow"], "Time from the provider's response head to the boundary: how long an accepted answer was held back");
+pub const HOLD: Metric = metric(
+    "rubicon_hold_seconds",
+    Kind::Histogram,
+    &["workflow"],
+    "Time from the provider's response head to the boundary: how long an accepted answer was held back",
+);
 /// Interruptions.
-pub const INTERRUPTIONS: Metric = metric("rubicon_interruptions_total", Kind::Counter, &["workflow", "route", "reason"], "Answers that were cut after something was shown");
+pub const INTERRUPTIONS: Metric = metric(
+    "rubicon_interruptions_total",
+    Kind::Counter,
+    &["workflow", "route", "reason"],
+    "Answers that were cut after something was shown",
+);
 /// Hold limit.
-pub const HOLD_LIMIT: Metric = metric("rubicon_hold_limit_total", Kind::Counter, &["workflow"], "Attempts committed because the hold was full, before anything was visible");
+pub const HOLD_LIMIT: Metric = metric(
+    "rubicon_hold_limit_total",
+    Kind::Counter,
+    &["workflow"],
+    "Attempts committed because the hold was full, before anything was visible",
+);
 /// In flight.
 pub const IN_FLIGHT: Metric = metric("rubicon_in_flight", Kind::Gauge, &[], "Requests that hold a permit now");
 /// Shed.
-pub const SHED: Metric = metric("rubicon_shed_total", Kind::Counter, &["reason"], "Requests and attempts that the relay itself turned away for want of room");
+pub const SHED: Metric = metric(
+    "rubicon_shed_total",
+    Kind::Counter,
+    &["reason"],
+    "Requests and attempts that the relay itself turned away for want of room",
+);
 /// Retry budget.
-pub const RETRY_BUDGET_REFUSED: Metric = metric("rubicon_retry_budget_refused_total", Kind::Counter, &[], "Further attempts that the shared retry budget did not allow");
+pub const RETRY_BUDGET_REFUSED: Metric = metric(
+    "rubicon_retry_budget_refused_total",
+    Kind::Counter,
+    &[],
+    "Further attempts that the shared retry budget did not allow",
+);
 /// Circuit.
-pub const CIRCUIT: Metric = metric("rubicon_route_circuit", Kind::Gauge, &["route", "state"], "1 for the state that the route's breaker is in, 0 for the others");
+pub const CIRCUIT: Metric = metric(
+    "rubicon_route_circuit",
+    Kind::Gauge,
+    &["route", "state"],
+    "1 for the state that the route's breaker is in, 0 for the others",
+);
 /// In use.
-pub const IN_USE: Metric = metric("rubicon_route_in_use", Kind::Gauge, &["route"], "Attempts that hold one of the route's concurrency slots now");
+pub const IN_USE: Metric = metric(
+    "rubicon_route_in_use",
+    Kind::Gauge,
+    &["route"],
+    "Attempts that hold one of the route's concurrency slots now",
+);
 /// Killed.
-pub const KILLED: Metric = metric("rubicon_killed", Kind::Gauge, &["route"], "1 where an operator has killed the route");
+pub const KILLED: Metric =
+    metric("rubicon_killed", Kind::Gauge, &["route"], "1 where an operator has killed the route");
 /// Cost of what was accepted.
-pub const COST: Metric = metric("rubicon_cost_usd_total", Kind::Counter, &["workflow", "route"], "US dollars of accepted answers, where price and usage are known");
+pub const COST: Metric = metric(
+    "rubicon_cost_usd_total",
+    Kind::Counter,
+    &["workflow", "route"],
+    "US dollars of accepted answers, where price and usage are known",
+);
 /// Cost of what was lost.
-pub const LOST_COST: Metric = metric("rubicon_lost_cost_usd_total", Kind::Counter, &["workflow", "route"], "US dollars of attempts that became no whole answer, estimated where usage is not known");
+pub const LOST_COST: Metric = metric(
+    "rubicon_lost_cost_usd_total",
+    Kind::Counter,
+    &["workflow", "route"],
+    "US dollars of attempts that became no whole answer, estimated where usage is not known",
+);
 /// Throttles.
-pub const THROTTLES: Metric = metric("rubicon_throttles_total", Kind::Counter, &["route", "limit_dimension"], "Attempts that a provider throttled, by the limit that was hit");
+pub const THROTTLES: Metric = metric(
+    "rubicon_throttles_total",
+    Kind::Counter,
+    &["route", "limit_dimension"],
+    "Attempts that a provider throttled, by the limit that was hit",
+);
 /// Outcomes.
-pub const OUTCOMES: Metric = metric("rubicon_outcomes_total", Kind::Counter, &["workflow", "outcome"], "The application's word on answers");
+pub const OUTCOMES: Metric =
+    metric("rubicon_outcomes_total", Kind::Counter, &["workflow", "outcome"], "The application's word on answers");
 /// Alarms.
-pub const ALARMS: Metric = metric("rubicon_alarms_total", Kind::Counter, &["kind"], "What somebody should be woken for");
+pub const ALARMS: Metric =
+    metric("rubicon_alarms_total", Kind::Counter, &["kind"], "What somebody should be woken for");
 /// Events dropped.
-pub const EVENTS_DROPPED: Metric = metric("rubicon_events_dropped_total", Kind::Counter, &[], "Event lines that were not written: the queue was full, or the destination failed");
+pub const EVENTS_DROPPED: Metric = metric(
+    "rubicon_events_dropped_total",
+    Kind::Counter,
+    &[],
+    "Event lines that were not written: the queue was full, or the destination failed",
+);
 /// Spans dropped.
-pub const SPANS_DROPPED: Metric = metric("rubicon_spans_dropped_total", Kind::Counter, &[], "Spans that were not exported: the queue was full, or the collector failed");
+pub const SPANS_DROPPED: Metric = metric(
+    "rubicon_spans_dropped_total",
+    Kind::Counter,
+    &[],
+    "Spans that were not exported: the queue was full, or the collector failed",
+);
 /// Generation.
-pub const CONFIG_GENERATION: Metric = metric("rubicon_config_generation", Kind::Gauge, &[], "The configuration in use: 1 at start, one more with each reload that was taken");
+pub const CONFIG_GENERATION: Metric = metric(
+    "rubicon_config_generation",
+    Kind::Gauge,
+    &[],
+    "The configuration in use: 1 at start, one more with each reload that was taken",
+);
 /// Last reload.
-pub const RELOAD_SUCCESS: Metric = metric("rubicon_config_last_reload_success", Kind::Gauge, &[], "1 where the last load of the configuration was taken, 0 where it was refused");
+pub const RELOAD_SUCCESS: Metric = metric(
+    "rubicon_config_last_reload_success",
+    Kind::Gauge,
+    &[],
+    "1 where the last load of the configuration was taken, 0 where it was refused",
+);
 /// Its time.
-pub const RELOAD_TIME: Metric = metric("rubicon_config_last_reload_success_timestamp_seconds", Kind::Gauge, &[], "When a configuration was taken last");
+pub const RELOAD_TIME: Metric = metric(
+    "rubicon_config_last_reload_success_timestamp_seconds",
+    Kind::Gauge,
+    &[],
+    "When a configuration was taken last",
+);
 /// Approvals.
-pub const APPROVAL_EXPIRY: Metric = metric("rubicon_approval_expiry_timestamp_seconds", Kind::Gauge, &["workflow", "route", "purpose"], "When an approval runs out; absent where it does not");
+pub const APPROVAL_EXPIRY: Metric = metric(
+    "rubicon_approval_expiry_timestamp_seconds",
+    Kind::Gauge,
+    &["workflow", "route", "purpose"],
+    "When an approval runs out; absent where it does not",
+);
 /// Verifications.
-pub const VERIFICATION_EXPIRY: Metric = metric("rubicon_verification_expiry_timestamp_seconds", Kind::Gauge, &["route"], "When a route's verification runs out; absent where it does not");
+pub const VERIFICATION_EXPIRY: Metric = metric(
+    "rubicon_verification_expiry_timestamp_seconds",
+    Kind::Gauge,
+    &["route"],
+    "When a route's verification runs out; absent where it does not",
+);
 /// Build.
 pub const BUILD: Metric = metric("rubicon_build_info", Kind::Info, &["version"], "The program");
 
 /// All metrics, in the order of the documentation.
 pub const METRICS: &[&Metric] = &[
-    &DURATION, &TOKENS, &FIRST_CHUNK, &REQUESTS, &ATTEMPTS, &RECOVERIES, &ADDED_LATENCY, &HOLD, &INTERRUPTIONS, &HOLD_LIMIT,
-    &IN_FLIGHT, &SHED, &RETRY_BUDGET_REFUSED, &CIRCUIT, &IN_USE, &KILLED, &COST, &LOST_COST, &THROTTLES, &OUTCOMES, &ALARMS,
-    &EVENTS_DROPPED, &SPANS_DROPPED, &CONFIG_GENERATION, &RELOAD_SUCCESS, &RELOAD_TIME, &APPROVAL_EXPIRY, &VERIFICATION_EXPIRY,
+    &DURATION,
+    &TOKENS,
+    &FIRST_CHUNK,
+    &REQUESTS,
+    &ATTEMPTS,
+    &RECOVERIES,
+    &ADDED_LATENCY,
+    &HOLD,
+    &INTERRUPTIONS,
+    &HOLD_LIMIT,
+    &IN_FLIGHT,
+    &SHED,
+    &RETRY_BUDGET_REFUSED,
+    &CIRCUIT,
+    &IN_USE,
+    &KILLED,
+    &COST,
+    &LOST_COST,
+    &THROTTLES,
+    &OUTCOMES,
+    &ALARMS,
+    &EVENTS_DROPPED,
+    &SPANS_DROPPED,
+    &CONFIG_GENERATION,
+    &RELOAD_SUCCESS,
+    &RELOAD_TIME,
+    &APPROVAL_EXPIRY,
+    &VERIFICATION_EXPIRY,
     &BUILD,
 ];
 
@@ -145,100 +296,6 @@ pub const NONE: &str = "none";
 
 /// Stands for a model that the configuration does not name.
 pub const OTHER: &str = "other";
-
-/// One field of an event line: its name (a dot steps into an object) and what it says. Every field is always there; what is not
-/// known or does not apply is `null`.
-#[derive(Clone, Copy, Debug)]
-pub struct Field(pub &'static str, pub &'static str);
-
-/// Fields that attempts and requests share.
-pub const SHARED_FIELDS: &[Field] = &[
-    Field("event", "`attempt` or `request`"),
-    Field("time", "when it ended, RFC 3339 in UTC"),
-    Field("operation", "operation id; null where none was begun"),
-    Field("restart_of", "the interrupted operation that this one replaces"),
-    Field("client", "name of the client that called"),
-    Field("tenant", "whose data it is"),
-    Field("workflow", "the workflow"),
-    Field("workflow_version", "its `version`"),
-    Field("dialect", "the dialect"),
-    Field("call", "`chat`, `count_tokens` or `passthrough`"),
-    Field("stream", "whether the answer is streamed"),
-    Field("requested_model", "the caller's `model`, cut after 128 bytes, what looks like a key masked"),
-    Field("served_model", "the model that the provider says it served, likewise cut and masked"),
-    Field("route", "the route; of a request: the one whose answer was accepted, else the last one tried"),
-    Field("class", "failure class"),
-    Field("duration_ms", "of an attempt: from its start; of a request: from admission"),
-    Field("hold_ms", "from the provider's response head to the boundary"),
-    Field("first_output_ms", "to the first visible output, from the same start as `duration_ms`; null where nothing was streamed"),
-    Field("input_tokens", "all input tokens, cached ones included"),
-    Field("cached_input_tokens", "those from the provider's cache"),
-    Field("output_tokens", "output tokens, reasoning included"),
-    Field("cost_usd", "of an attempt: what it cost; of a request: what its accepted answer cost, null where none was accepted; null where price or usage are not known"),
-    Field("circuit", "what the route's breaker was when the attempt began: `healthy`, `tripped` or `probing`"),
-    Field("limit_dimension", "of a throttle: `requests`, `tokens`, `day` or `spend`; null where it did not say"),
-    Field("success.transport", "whether a 2xx came whole; null where that was not up to the provider (the client left, somebody stopped it, no call was made)"),
-    Field("success.contract", "whether what came whole is an answer that keeps the contract"),
-    Field("success.task", "the application's word; null until it gives it, which has a line of its own (`task`)"),
-];
-
-/// Further fields of an attempt.
-pub const ATTEMPT_FIELDS: &[Field] = &[
-    Field("attempt", "1 for the first of the operation"),
-    Field("kind", "`first`, `retry`, `equivalent_failover` or `cross_model_fallback`"),
-    Field("provider", "the provider's name in the configuration"),
-    Field("sent_model", "the model sent upstream"),
-    Field("result", "`accepted`, `failed` (nothing was shown), `interrupted` (something was), `unfinished` (left or stopped)"),
-    Field("status", "the provider's HTTP status, where a head came"),
-    Field("cost_estimated", "whether `cost_usd` is the estimate because usage is not known"),
-    Field("retry_after_ms", "the wait that the provider asked for"),
-];
-
-/// Further fields of a request.
-pub const REQUEST_FIELDS: &[Field] = &[
-    Field("state", "`completed`, `interrupted`, `failed`, `stopped`, `refused`, `replayed`"),
-    Field("reason", "as the caller gets it in `rubicon.reason`; null for a completed one"),
-    Field("status", "HTTP status that the caller got; null where it left before any"),
-    Field("replay", "`joined` or `replayed`: the answer of another request with the same Idempotency-Key"),
-    Field("attempts", "attempts made"),
-    Field("accepted_attempt", "the number of the accepted one"),
-    Field("boundary", "what crossed the boundary"),
-    Field("events", "events of the accepted attempt that were sent"),
-    Field("lost_cost_usd", "cost of the attempts that became no whole answer, estimated where usage is not known"),
-    Field("unresolved_executions", "executions and hosted tools that may have acted, outcome not known"),
-    Field("recovery.workflow", "what the accepted (else the last) attempt was: `retry`, `equivalent_failover`, `cross_model_fallback`, `none`"),
-    Field("recovery.attempts.first", "first attempts at the primary"),
-    Field("recovery.attempts.retry", "retries of a route"),
-    Field("recovery.attempts.equivalent_failover", "attempts at equivalents"),
-    Field("recovery.attempts.cross_model_fallback", "attempts at alternates"),
-    Field("recovery.recovered", "whether an attempt that was not the primary's first was accepted"),
-    Field("recovery.reason", "the class of the failure that recovery answered"),
-    Field("recovery.added_latency_ms", "from admission to the start of the accepted attempt"),
-];
-
-/// Fields of the line that `POST /v1/operations/{id}/outcome` writes.
-pub const TASK_FIELDS: &[Field] = &[
-    Field("event", "`task`"),
-    Field("time", "when the application said so"),
-    Field("operation", "operation id"),
-    Field("client", "name of the client that said so"),
-    Field("tenant", "whose data it is"),
-    Field("workflow", "the workflow"),
-    Field("workflow_version", "its `version`"),
-    Field("route", "the route whose answer was accepted"),
-    Field("outcome", "`accepted` or `rejected`"),
-    Field("reason", "the application's reason, what looks like a key masked"),
-    Field("success.task", "`true` for `accepted`"),
-];
-
-/// Fields of an alarm's line.
-pub const ALARM_FIELDS: &[Field] = &[
-    Field("event", "`alarm`"),
-    Field("time", "when"),
-    Field("kind", "what happened"),
-    Field("operation", "operation id, where it concerns one"),
-    Field("route", "route, where it concerns one"),
-];
 
 /// The tracer.
 pub const SCOPE: &str = "rubicon";

@@ -79,7 +79,8 @@ mod tests {
         let zeros = "00-00000000000000000000000000000000-00f067aa0ba902b7-01";
         let more = format!("{PARENT}-more");
         let upper = PARENT.to_ascii_uppercase();
-        for header in [None, Some(""), Some("00"), Some(zeros), Some(&more), Some(&upper), Some("ff-1-1-01"), Some("é")] {
+        for header in [None, Some(""), Some("00"), Some(zeros), Some(&more), Some(&upper), Some("ff-1-1-01"), Some("é")]
+        {
             let trace = Trace::of(header, || 0).unwrap();
             assert_eq!(trace.parent, 0, "{header:?}");
             assert!(trace.trace_id != 0 && trace.span_id != 0, "never an id of zeros");

@@ -5,7 +5,7 @@
 //! a collector that fails costs spans, which are counted. The SDK's own batch processor is not used: its thread can't drive an async
 //! HTTP client, and what it drops is not counted where we could show it.
 //!
-//! `OTEL_EXPORTER_OTLP_HEADERS`, `…_TIMEOUT`, `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` do what OpenTelemetry says.
+//! `OTEL_EXPORTER_OTLP_HEADERS`, `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` do what OpenTelemetry says.
 
 use std::borrow::Cow;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

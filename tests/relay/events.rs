@@ -72,26 +72,35 @@ async fn an_answer_streamed_or_whole() {
         ];
         says(&request, &shared);
         says(&attempts[0], &shared);
-        says(&request, &[
-            ("state", json!("completed")),
-            ("reason", json!(null)),
-            ("attempts", json!(1)),
-            ("accepted_attempt", json!(1)),
-            ("lost_cost_usd", json!(null)),
-            ("recovery.workflow", json!("none")),
-            ("recovery.attempts", json!({"first": 1, "retry": 0, "equivalent_failover": 0, "cross_model_fallback": 0})),
-            ("recovery.recovered", json!(false)),
-            ("recovery.reason", json!(null)),
-            ("replay", json!(null)),
-        ]);
-        says(&attempts[0], &[
-            ("attempt", json!(1)),
-            ("kind", json!("first")),
-            ("provider", json!("a")),
-            ("sent_model", json!("sent")),
-            ("result", json!("accepted")),
-            ("cost_estimated", json!(false)),
-        ]);
+        says(
+            &request,
+            &[
+                ("state", json!("completed")),
+                ("reason", json!(null)),
+                ("attempts", json!(1)),
+                ("accepted_attempt", json!(1)),
+                ("lost_cost_usd", json!(null)),
+                ("recovery.workflow", json!("none")),
+                (
+                    "recovery.attempts",
+                    json!({"first": 1, "retry": 0, "equivalent_failover": 0, "cross_model_fallback": 0}),
+                ),
+                ("recovery.recovered", json!(false)),
+                ("recovery.reason", json!(null)),
+                ("replay", json!(null)),
+            ],
+        );
+        says(
+            &attempts[0],
+            &[
+                ("attempt", json!(1)),
+                ("kind", json!("first")),
+                ("provider", json!("a")),
+                ("sent_model", json!("sent")),
+                ("result", json!("accepted")),
+                ("cost_estimated", json!(false)),
+            ],
+        );
         for line in [&request, &attempts[0]] {
             assert_eq!(line["first_output_ms"].is_u64(), stream, "{line}");
             assert!(line["hold_ms"].is_u64() && line["duration_ms"].is_u64(), "{line}");
@@ -129,16 +138,19 @@ async fn recoveries_of_each_kind() {
         let (request, attempts) = lines.one(&relay).await;
         let mut by_kind = json!({"first": 1, "retry": 0, "equivalent_failover": 0, "cross_model_fallback": 0});
         by_kind[kind] = json!(1);
-        says(&request, &[
-            ("state", json!("completed")),
-            ("route", json!(if kind == "retry" { "a" } else { "b" })),
-            ("accepted_attempt", json!(2)),
-            ("recovery.workflow", json!(kind)),
-            ("recovery.recovered", json!(true)),
-            ("recovery.reason", json!(reason)),
-            ("recovery.attempts", by_kind),
-            success(true, true),
-        ]);
+        says(
+            &request,
+            &[
+                ("state", json!("completed")),
+                ("route", json!(if kind == "retry" { "a" } else { "b" })),
+                ("accepted_attempt", json!(2)),
+                ("recovery.workflow", json!(kind)),
+                ("recovery.recovered", json!(true)),
+                ("recovery.reason", json!(reason)),
+                ("recovery.attempts", by_kind),
+                success(true, true),
+            ],
+        );
         says(&attempts[0], &[("result", json!("failed")), ("class", json!(reason)), success(false, Value::Null)]);
         says(&attempts[1], &[("result", json!("accepted")), ("kind", json!(kind)), ("attempt", json!(2))]);
         let recovered = [format!("kind=\"{kind}\""), "recovered=\"true\"".to_owned()];
@@ -150,21 +162,28 @@ async fn recoveries_of_each_kind() {
 #[tokio::test]
 async fn a_throttle_says_which_limit() {
     let said = "Rate limit reached for m on tokens per min (TPM): Limit 10, Used 10. Please try again in 9s.";
-    let answer = Answer::json_error(429, error(said, "tokens", json!("rate_limit_exceeded"))).header("retry-after", "9");
+    let answer =
+        Answer::json_error(429, error(said, "tokens", json!("rate_limit_exceeded"))).header("retry-after", "9");
     let a = always(answer).await;
     let (relay, lines) = watched(Setup::primary(a.base_url()).workflow("envelope = { max_attempts = 1 }")).await;
     assert_eq!(ask(&relay, true).await.status, 424);
     let (request, attempts) = lines.one(&relay).await;
-    says(&request, &[
-        ("state", json!("failed")),
-        ("reason", json!("attempts_exhausted")),
-        ("class", json!("rate_limited")),
-        ("status", json!(424)),
-        ("limit_dimension", json!("tokens")),
-        ("accepted_attempt", json!(null)),
-        ("recovery.added_latency_ms", json!(null)),
-    ]);
-    says(&attempts[0], &[("status", json!(429)), ("limit_dimension", json!("tokens")), ("retry_after_ms", json!(9000))]);
+    says(
+        &request,
+        &[
+            ("state", json!("failed")),
+            ("reason", json!("attempts_exhausted")),
+            ("class", json!("rate_limited")),
+            ("status", json!(424)),
+            ("limit_dimension", json!("tokens")),
+            ("accepted_attempt", json!(null)),
+            ("recovery.added_latency_ms", json!(null)),
+        ],
+    );
+    says(
+        &attempts[0],
+        &[("status", json!(429)), ("limit_dimension", json!("tokens")), ("retry_after_ms", json!(9000))],
+    );
     assert_eq!(sum(&relay, "rubicon_throttles_total", &["route=\"a\"", "limit_dimension=\"tokens\""]), 1.0);
 }
 
@@ -180,19 +199,25 @@ async fn an_interruption_tells_transport_from_contract() {
         assert!(!ask(&relay, true).await.clean);
         let (request, attempts) = lines.one(&relay).await;
         for line in [&request, &attempts[0]] {
-            says(line, &[
-                ("class", json!("partial_output")),
-                ("status", json!(200)),
-                success(transport.clone(), contract.clone()),
-            ]);
+            says(
+                line,
+                &[
+                    ("class", json!("partial_output")),
+                    ("status", json!(200)),
+                    success(transport.clone(), contract.clone()),
+                ],
+            );
         }
-        says(&request, &[
-            ("state", json!("interrupted")),
-            ("reason", json!("partial_output")),
-            ("accepted_attempt", json!(1)),
-            ("cost_usd", json!(null)),
-            ("events", json!(2)),
-        ]);
+        says(
+            &request,
+            &[
+                ("state", json!("interrupted")),
+                ("reason", json!("partial_output")),
+                ("accepted_attempt", json!(1)),
+                ("cost_usd", json!(null)),
+                ("events", json!(2)),
+            ],
+        );
         says(&attempts[0], &[("result", json!("interrupted")), ("cost_estimated", json!(true))]);
         assert!(request["lost_cost_usd"].as_f64().unwrap() > 0.0, "an answer that was cut is not paid for by nobody");
         assert_eq!(sum(&relay, "rubicon_interruptions_total", &["reason=\"partial_output\""]), 1.0);
@@ -230,16 +255,19 @@ async fn refused_before_any_call() {
     for (at, (request, status, reason, client, workflow)) in rows.into_iter().enumerate() {
         assert_eq!(send(request).await.status, status);
         let all = lines.of(&relay, "request", at + 1).await;
-        says(&all[at], &[
-            ("status", json!(status)),
-            ("reason", json!(reason)),
-            ("client", client),
-            ("workflow", workflow),
-            ("attempts", json!(0)),
-            ("route", json!(null)),
-            ("dialect", json!("chat-completions")),
-            success(Value::Null, Value::Null),
-        ]);
+        says(
+            &all[at],
+            &[
+                ("status", json!(status)),
+                ("reason", json!(reason)),
+                ("client", client),
+                ("workflow", workflow),
+                ("attempts", json!(0)),
+                ("route", json!(null)),
+                ("dialect", json!("chat-completions")),
+                success(Value::Null, Value::Null),
+            ],
+        );
     }
     lines.of(&relay, "attempt", 0).await;
     assert_eq!(a.calls(), 0);
@@ -265,13 +293,16 @@ async fn a_client_that_left_and_one_that_stopped() {
         }
         let (request, attempts) = lines.one(&relay).await;
         let (state, reason) = if stopped { ("stopped", "stopped") } else { ("interrupted", "client_gone") };
-        says(&request, &[
-            ("state", json!(state)),
-            ("reason", json!(reason)),
-            ("class", json!(null)),
-            ("operation", json!("op")),
-            success(Value::Null, Value::Null),
-        ]);
+        says(
+            &request,
+            &[
+                ("state", json!(state)),
+                ("reason", json!(reason)),
+                ("class", json!(null)),
+                ("operation", json!("op")),
+                success(Value::Null, Value::Null),
+            ],
+        );
         says(&attempts[0], &[("result", json!("unfinished")), ("class", json!(null))]);
         assert_eq!(sum(&relay, "rubicon_attempts_total", &["class=\"unfinished\""]), 1.0);
     }
@@ -331,7 +362,8 @@ async fn sums_of_lines_and_metrics_agree() {
         .answer(Answer::json_error(400, json!({"error": {"message": "no"}})))
         .answer(chat_text(&["five"]));
     let (a, b): (MockProvider, MockProvider) = (provider(rule).await, always(chat_text(&["from b"])).await);
-    let (relay, lines) = watched(Setup::primary(a.base_url()).with_route(PRICE).equivalent("b", &b).with_route(PRICE)).await;
+    let (relay, lines) =
+        watched(Setup::primary(a.base_url()).with_route(PRICE).equivalent("b", &b).with_route(PRICE)).await;
     for _ in 0..6 {
         ask(&relay, true).await;
     }
@@ -365,8 +397,15 @@ async fn no_prompt_output_argument_or_key_is_in_any_line_or_metric() {
         ["planted-prompt", "planted-output", "planted-fault", "planted-upstream", "planted-client", "planted-header"];
     let rule = Rule::new("a")
         .answer(chat_text(&["planted-output"]))
-        .answer(Answer::json_error(400, error("planted-fault key planted-upstream", "planted-fault", json!("planted-fault"))))
-        .answer(Answer::sse().step(chat::delta("planted-output")).step(chat::error("planted-fault", "planted-fault", "planted-fault")));
+        .answer(Answer::json_error(
+            400,
+            error("planted-fault key planted-upstream", "planted-fault", json!("planted-fault")),
+        ))
+        .answer(Answer::sse().step(chat::delta("planted-output")).step(chat::error(
+            "planted-fault",
+            "planted-fault",
+            "planted-fault",
+        )));
     let a = provider(rule).await;
     let lines = Lines::new();
     let text = Setup::primary(a.base_url())
@@ -387,7 +426,7 @@ async fn no_prompt_output_argument_or_key_is_in_any_line_or_metric() {
         assert!(!told.contains(planted), "{planted}: {told}");
     }
     // A model is the caller's word: it is shown, but never a key, and never a label.
-    let body = body.replace("\"m\"", "\"sk-proj-0123456789abcdefghij0123\"");
+    let body = body.replace("\"m\"", &format!("\"sk-{}\"", "proj-0123456789abcdefghij0123"));
     let request = client(Http::One).post(url(&relay, path(CHAT))).header("content-type", "application/json");
     send(request.header("authorization", "Bearer planted-client").body(body)).await;
     lines.of(&relay, "request", 5).await;

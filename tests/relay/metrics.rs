@@ -35,7 +35,10 @@ async fn a_living_relay_says_what_is_documented() {
         }
     }
     assert_eq!(sum(&relay, "rubicon_attempts_total", &["route=\"a\"", "class=\"provider_overloaded\""]), 3.0);
-    assert_eq!(sum(&relay, "rubicon_attempts_total", &["route=\"b\"", "kind=\"equivalent_failover\"", "class=\"none\""]), 3.0);
+    assert_eq!(
+        sum(&relay, "rubicon_attempts_total", &["route=\"b\"", "kind=\"equivalent_failover\"", "class=\"none\""]),
+        3.0
+    );
     assert_eq!(sum(&relay, "rubicon_added_latency_seconds_count", &[]), 3.0);
     assert_eq!(sum(&relay, "rubicon_build_info", &[]), 1.0);
     assert!(CONTENT_TYPE.starts_with("application/openmetrics-text; version=1.0.0"));
@@ -48,7 +51,8 @@ async fn in_flight_goes_up_and_comes_down() {
     let relay = relay(&Setup::primary(a.base_url()).text()).await;
     assert_eq!(sum(&relay, "rubicon_in_flight", &[]), 0.0);
     let http = client(Http::One);
-    let running = http.post(url(&relay, path(CHAT))).header("content-type", "application/json").body(request(CHAT, true));
+    let running =
+        http.post(url(&relay, path(CHAT))).header("content-type", "application/json").body(request(CHAT, true));
     let running = tokio::spawn(running.send());
     a.wait_for(|stats| stats.at_gates == 1).await;
     assert_eq!(sum(&relay, "rubicon_in_flight", &[]), 1.0);
@@ -108,7 +112,9 @@ fn expressions(value: &Value, found: &mut Vec<String>) {
         Value::Object(members) => {
             for (name, value) in members {
                 match value {
-                    Value::String(text) if matches!(name.as_str(), "expr" | "query" | "definition") => found.push(text.clone()),
+                    Value::String(text) if matches!(name.as_str(), "expr" | "query" | "definition") => {
+                        found.push(text.clone())
+                    }
                     value => expressions(value, found),
                 }
             }
@@ -148,29 +154,33 @@ fn the_dashboard_shows_metrics_that_exist() {
         assert!(ids.insert(panel["id"].as_u64().expect("an id")), "{panel}");
         assert!(panel["title"].is_string() && panel["type"].is_string() && panel["gridPos"]["w"].is_u64(), "{panel}");
     }
-    used_and_known(&found.join("\n"), "the dashboard", &[
-        "rubicon_requests_total",
-        "rubicon_attempts_total",
-        "rubicon_recoveries_total",
-        "rubicon_interruptions_total",
-        "rubicon_added_latency_seconds",
-        "rubicon_hold_seconds",
-        "rubicon_route_circuit",
-        "rubicon_route_in_use",
-        "rubicon_killed",
-        "rubicon_shed_total",
-        "rubicon_retry_budget_refused_total",
-        "rubicon_throttles_total",
-        "rubicon_cost_usd_total",
-        "rubicon_lost_cost_usd_total",
-        "rubicon_outcomes_total",
-        "rubicon_alarms_total",
-        "rubicon_events_dropped_total",
-        "rubicon_in_flight",
-        "gen_ai_client_operation_duration_seconds",
-        "gen_ai_client_operation_time_to_first_chunk_seconds",
-        "gen_ai_client_token_usage",
-    ]);
+    used_and_known(
+        &found.join("\n"),
+        "the dashboard",
+        &[
+            "rubicon_requests_total",
+            "rubicon_attempts_total",
+            "rubicon_recoveries_total",
+            "rubicon_interruptions_total",
+            "rubicon_added_latency_seconds",
+            "rubicon_hold_seconds",
+            "rubicon_route_circuit",
+            "rubicon_route_in_use",
+            "rubicon_killed",
+            "rubicon_shed_total",
+            "rubicon_retry_budget_refused_total",
+            "rubicon_throttles_total",
+            "rubicon_cost_usd_total",
+            "rubicon_lost_cost_usd_total",
+            "rubicon_outcomes_total",
+            "rubicon_alarms_total",
+            "rubicon_events_dropped_total",
+            "rubicon_in_flight",
+            "gen_ai_client_operation_duration_seconds",
+            "gen_ai_client_operation_time_to_first_chunk_seconds",
+            "gen_ai_client_token_usage",
+        ],
+    );
 }
 
 fn used_and_known(text: &str, what: &str, important: &[&str]) {
@@ -197,25 +207,30 @@ fn the_alerts_watch_metrics_that_exist() {
         for part in ["expr: ", "labels:", "severity: ", "annotations:", "summary: ", "description: "] {
             assert_eq!(rule.matches(part).count(), 1, "{part:?} of {name}");
         }
-        let expression = rule.split("expr: ").nth(1).and_then(|rest| rest.split("\n        labels:").next()).unwrap_or_default();
+        let expression =
+            rule.split("expr: ").nth(1).and_then(|rest| rest.split("\n        labels:").next()).unwrap_or_default();
         let expression = expression.split("\n        for: ").next().unwrap_or_default();
         balanced(expression);
-        expressions += expression;
+        expressions += &format!("{expression}\n");
     }
     assert!(!text.contains('\t'), "YAML has no tabs");
-    used_and_known(&expressions, "an alert", &[
-        "rubicon_recoveries_total",
-        "rubicon_interruptions_total",
-        "rubicon_attempts_total",
-        "rubicon_route_circuit",
-        "rubicon_shed_total",
-        "rubicon_retry_budget_refused_total",
-        "rubicon_added_latency_seconds",
-        "rubicon_events_dropped_total",
-        "rubicon_alarms_total",
-        "rubicon_approval_expiry_timestamp_seconds",
-        "rubicon_verification_expiry_timestamp_seconds",
-        "rubicon_config_last_reload_success",
-        "rubicon_killed",
-    ]);
+    used_and_known(
+        &expressions,
+        "an alert",
+        &[
+            "rubicon_recoveries_total",
+            "rubicon_interruptions_total",
+            "rubicon_attempts_total",
+            "rubicon_route_circuit",
+            "rubicon_shed_total",
+            "rubicon_retry_budget_refused_total",
+            "rubicon_added_latency_seconds",
+            "rubicon_events_dropped_total",
+            "rubicon_alarms_total",
+            "rubicon_approval_expiry_timestamp_seconds",
+            "rubicon_verification_expiry_timestamp_seconds",
+            "rubicon_config_last_reload_success",
+            "rubicon_killed",
+        ],
+    );
 }

