@@ -12,6 +12,7 @@
 //! | [`contract`] | what a request demands: body facts, headers, the tightened envelope | yes |
 //! | [`plan`] | which routes may serve it, in what order, and why not the others | yes |
 //! | [`gate`] | is a route open *now*? kill switches, breakers, limits | yes |
+//! | [`control`] | what operators decided, durable and journaled; which account issued which state | |
 //! | [`attempt`] | what next? attempts, time, added latency, cost; retry, fail over or stop | yes |
 //! | [`upstream`] | the only HTTP client of the relay | |
 //! | [`wire`] | bytes to SSE blocks and back; bounded; knows no provider | yes |
@@ -20,6 +21,7 @@
 //! | [`boundary`] | may we still change our mind? the state machine and its hold | yes |
 //! | [`reply`] | what a caller is told, printed by each dialect in its own shape | yes |
 //! | [`config`] | the file, all its problems, the checked settings | |
+//! | [`admin`] | the operators' listener: tokens, roles, switches, the journal | |
 //! | [`serve`] | composition root: listener, connections, numbered shutdown | |
 //! | [`cli`], [`demo`], [`mock`] | subcommands, the demo's scenes, the scripted provider | |
 //! | [`telemetry`] | what can be watched: log, event lines, metrics, traces; every name of them in one file | |
@@ -43,9 +45,10 @@
 //!   finish at once; usage and end are asked of the reader.
 //! - *hyper-util's client* stands in for reqwest on the attempt path ([`upstream`]): it can be made to prove "no hidden resend" and
 //!   whether any byte was sent. reqwest is the tests' client.
-//! - *`gate/`, `accept/`, `transcript/`, `tool/`, `queue/`, `admin/`* come with the capabilities that need them; a key of theirs is refused as
+//! - *`gate/`, `accept/`, `transcript/`, `tool/`, `queue/`* come with the capabilities that need them; a key of theirs is refused as
 //!   `not_built_yet`.
 
+pub mod admin;
 pub mod attempt;
 pub mod boundary;
 pub mod class;
@@ -54,6 +57,7 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod contract;
+pub mod control;
 pub mod demo;
 pub mod gate;
 pub mod ids;

@@ -7,8 +7,11 @@
 
 pub mod check;
 pub mod demo;
+pub mod failover;
 pub mod init;
 pub mod mock;
+pub mod operator;
+pub mod route;
 pub mod serve;
 
 use std::io::Write as _;
@@ -50,6 +53,8 @@ pub enum Command {
     Init(init::InitArgs),
     Check(check::CheckArgs),
     Serve(serve::ServeArgs),
+    Route(route::RouteArgs),
+    Failover(failover::FailoverArgs),
     Demo(demo::DemoArgs),
     Mock(mock::MockArgs),
 }
@@ -60,6 +65,8 @@ pub async fn run(cli: Cli) -> ExitCode {
         Command::Init(args) => init::run(&args, UnixMillis::now(), &mut std::io::stdout(), &mut std::io::stderr()),
         Command::Check(args) => check::run(&args, &environment, UnixMillis::now(), &mut std::io::stdout()),
         Command::Serve(args) => serve::run(args).await,
+        Command::Route(args) => route::run(args).await,
+        Command::Failover(args) => failover::run(args).await,
         Command::Demo(args) => demo::run(args).await,
         Command::Mock(args) => mock::run(args).await,
     }
@@ -97,6 +104,10 @@ mod tests {
             ("rubicon nonsense", 2),
             ("rubicon check --nonsense", 2),
             ("rubicon init --stdout -o f.toml", 2),
+            ("rubicon route kill", 2),
+            ("rubicon route kill a", 2),
+            ("rubicon route restore a --reason x --url http://localhost:1 -c f.toml", 2),
+            ("rubicon failover enable", 2),
             ("rubicon --help", 0),
             ("rubicon check --help", 0),
             ("rubicon --version", 0),
@@ -104,9 +115,15 @@ mod tests {
             let error = Cli::try_parse_from(line.split(' ')).expect_err(line);
             assert_eq!(error.exit_code(), code, "{line}");
         }
-        for line in
-            ["rubicon check", "rubicon check -c f.toml --json", "rubicon serve -c f.toml", "rubicon init --failover"]
-        {
+        for line in [
+            "rubicon route list",
+            "rubicon route kill a --reason x -c f.toml",
+            "rubicon failover disable --reason x --workflow w",
+            "rubicon check",
+            "rubicon check -c f.toml --json",
+            "rubicon serve -c f.toml",
+            "rubicon init --failover",
+        ] {
             assert!(Cli::try_parse_from(line.split(' ')).is_ok(), "{line}");
         }
     }

@@ -3,6 +3,7 @@
 //! A config with errors does not start. What `check` finds beyond loading is printed and does not stop it: an approval that
 //! ran out must not take the primary down.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -58,11 +59,19 @@ pub async fn run(args: ServeArgs) -> ExitCode {
     if loaded.settings.clients.is_empty() {
         eprintln!("rubicon serve: no [[client]] is configured: loopback only, no key is asked for");
     }
-    eprintln!("rubicon serve: no [[operator]] in this build: the admin side is off");
-    let started = |address| {
+    let operators = !loaded.settings.operators.is_empty();
+    let started = |address, admin: Option<SocketAddr>| {
+        match admin {
+            Some(admin) if operators => eprintln!("rubicon serve: the admin side is on http://{admin}"),
+            Some(admin) => eprintln!(
+                "rubicon serve: no [[operator]] is configured: the admin side is off, save http://{admin}/metrics"
+            ),
+            None => eprintln!("rubicon serve: no [[operator]] is configured: the admin side is off"),
+        }
         eprintln!("rubicon serve: listening on http://{address}");
         if args.json {
-            println!("{}", serde_json::json!({ "listening": format!("http://{address}") }));
+            let url = |address: SocketAddr| format!("http://{address}");
+            println!("{}", serde_json::json!({ "listening": url(address), "admin": admin.map(url) }));
         }
     };
     match crate::serve::run::run(loaded.settings, started).await {

@@ -14,6 +14,7 @@ mod keys_doc;
 mod keys_table;
 mod nearest;
 mod node;
+pub mod outside;
 mod problem;
 mod raw;
 pub mod secret;

@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::clock::UnixMillis;
+use crate::clock::{Instant, UnixMillis};
 use crate::ids::{RouteId, WorkflowId};
+
+use super::{Closed, Gate};
 
 /// Who did it, when and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,4 +29,14 @@ pub struct Switches {
     pub failover_off: Option<Switch>,
     /// No failover of these workflows.
     pub workflow_failover_off: BTreeMap<WorkflowId, Switch>,
+}
+
+impl Gate for Switches {
+    fn closed(&self, route: &RouteId, _: bool, _: Instant) -> Option<Closed> {
+        self.killed.contains_key(route).then_some(Closed::Killed)
+    }
+
+    fn failover_off(&self, workflow: &WorkflowId) -> bool {
+        self.failover_off.is_some() || self.workflow_failover_off.contains_key(workflow)
+    }
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use crate::clock::{Instant, UnixMillis};
 use crate::config::settings::{Approval, RouteSettings, WorkflowSettings};
 use crate::contract::Contract;
-use crate::gate::Gate;
+use crate::gate::{Closed, Gate};
 use crate::ids::RouteId;
 
 pub use eligible::Refusal;
@@ -66,14 +66,25 @@ pub struct World<'a> {
 pub fn plan(workflow: &WorkflowSettings, contract: &Contract, world: &World<'_>) -> Plan {
     let (approvals, now) = (world.approvals, world.now);
     let mut plan = Plan::default();
-    plan.candidates.push(Candidate { route: Arc::clone(&workflow.primary), role: Role::Primary });
+    let killed = |route: &RouteSettings| world.gate.closed(&route.name, false, world.at) == Some(Closed::Killed);
+    if killed(&workflow.primary) {
+        plan.refused.push((workflow.primary.name.clone(), vec![Refusal::Killed]));
+    } else {
+        plan.candidates.push(Candidate { route: Arc::clone(&workflow.primary), role: Role::Primary });
+    }
     let others = workflow
         .equivalents
         .iter()
         .map(|route| (route, Role::Equivalent))
         .chain(workflow.alternates.iter().map(|route| (route, Role::Alternate)));
     for (route, role) in others {
-        let reasons = eligible::refusals(&eligible::Question { workflow, approvals, contract, route, role, now });
+        let mut reasons = eligible::refusals(&eligible::Question { workflow, approvals, contract, route, role, now });
+        if world.gate.failover_off(&workflow.name) && !reasons.contains(&Refusal::FailoverDisabled) {
+            reasons.push(Refusal::FailoverDisabled);
+        }
+        if killed(route) {
+            reasons.push(Refusal::Killed);
+        }
         if reasons.is_empty() {
             plan.candidates.push(Candidate { route: Arc::clone(route), role });
         } else {

@@ -10,7 +10,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::clock::UnixMillis;
-use crate::config::settings::Settings;
+use crate::config::settings::{Settings, StoreSettings};
+use crate::control::Control;
 use crate::ids::RouteId;
 use crate::telemetry::Telemetry;
 use crate::upstream::{Upstream, connect};
@@ -31,6 +32,8 @@ pub struct Current {
     pub clients: Clients,
     /// 1 for the configuration of the start, one more after each reload.
     pub generation: u64,
+    /// When it came into force.
+    pub loaded_at: UnixMillis,
 }
 
 /// The relay.
@@ -40,6 +43,8 @@ pub struct App {
     tls: rustls::ClientConfig,
     /// Events, metrics, traces.
     pub telemetry: Arc<Telemetry>,
+    /// What operators switched off, and who issued which state.
+    pub control: Control,
     /// Times to first output.
     pub observed: Observations,
     /// Operations by id.
@@ -59,10 +64,16 @@ impl App {
     /// Builds the shared state.
     ///
     /// # Errors
-    /// When TLS can't be set up at all, or event lines and spans can't go where the settings say.
+    /// When TLS can't be set up at all, the control store can't be opened, or event lines and spans can't go where the settings say.
     pub fn new(settings: Arc<Settings>) -> Result<Self, String> {
         let tls = connect::tls_config()?;
-        let telemetry = Telemetry::start(&settings, &tls, UnixMillis::now())?;
+        let store = match &settings.server.store {
+            StoreSettings::Memory => None,
+            StoreSettings::Redb(path) => Some(path.as_path()),
+        };
+        let loaded_at = UnixMillis::now();
+        let control = Control::open(store, loaded_at).map_err(|error| error.to_string())?;
+        let telemetry = Telemetry::start(&settings, &tls, loaded_at)?;
         let permits = settings.server.max_in_flight.min(Semaphore::MAX_PERMITS);
         let in_flight = Arc::new(Semaphore::new(permits));
         let watched = Arc::clone(&in_flight);
@@ -74,9 +85,10 @@ impl App {
             .collect();
         let clients = Clients::new(&settings);
         Ok(Self {
-            current: ArcSwap::from_pointee(Current { settings, upstreams, clients, generation: 1 }),
+            current: ArcSwap::from_pointee(Current { settings, upstreams, clients, generation: 1, loaded_at }),
             tls,
             telemetry: Arc::new(telemetry),
+            control,
             observed: Observations::default(),
             operations: Operations::default(),
             idempotency: Idempotency::default(),
@@ -110,10 +122,11 @@ impl App {
             .collect();
         let clients = Clients::new(&settings);
         let generation = old.generation + 1;
-        if let Err(error) = self.telemetry.reloaded(&settings, generation, UnixMillis::now()) {
+        let loaded_at = UnixMillis::now();
+        if let Err(error) = self.telemetry.reloaded(&settings, generation, loaded_at) {
             tracing::error!(%error, "event lines go on to where they went");
         }
-        self.current.store(Arc::new(Current { settings, upstreams, clients, generation }));
+        self.current.store(Arc::new(Current { settings, upstreams, clients, generation, loaded_at }));
     }
 
     /// New requests get 503 from now on.

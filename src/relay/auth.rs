@@ -114,7 +114,7 @@ fn presented(headers: &HeaderMap) -> impl Iterator<Item = &str> {
 }
 
 /// A page in a browser must not reach a keyless relay by rebinding a name or by its own origin (SPEC Annex, Requests).
-fn is_loopback(headers: &HeaderMap, uri: &Uri) -> bool {
+pub fn is_loopback(headers: &HeaderMap, uri: &Uri) -> bool {
     let host = match headers.get(HOST) {
         Some(_) if headers.get_all(HOST).iter().nth(1).is_some() => None, // Two names are none.
         Some(value) => value.to_str().ok(),

@@ -14,7 +14,7 @@ use crate::protocol::Dialect;
 use super::app::App;
 use super::auth::Caller;
 use super::handler::{Answer, Refusal, denied};
-use super::operations::{Operation, Operations};
+use super::operations::{Operation, Operations, View};
 
 pub(super) fn json(status: StatusCode, value: &impl serde::Serialize) -> Answer {
     let body = serde_json::to_vec(value).unwrap_or_default();
@@ -60,6 +60,11 @@ pub(super) fn find_operation(
         .ok_or_else(|| Refusal::new(404, "operation_not_found", "There is no such operation."))
 }
 
+pub(super) fn shown(operation: &Operation, show_routes: bool) -> View {
+    let view = operation.view();
+    if show_routes { view } else { view.without_routes() }
+}
+
 /// `GET /v1/operations/{id}`.
 pub async fn operation(
     State(app): State<Arc<App>>,
@@ -67,7 +72,7 @@ pub async fn operation(
     request: Request<axum::body::Body>,
 ) -> Answer {
     match find_operation(&app, request.headers(), request.uri(), id) {
-        Ok((_, operation)) => json(StatusCode::OK, &operation.view()),
+        Ok((caller, operation)) => json(StatusCode::OK, &shown(&operation, caller.show_routes)),
         Err(refusal) => refusal.into_response(Dialect::ChatCompletions),
     }
 }
@@ -79,11 +84,11 @@ pub async fn stop(
     request: Request<axum::body::Body>,
 ) -> Answer {
     match find_operation(&app, request.headers(), request.uri(), id) {
-        Ok((_, operation)) => {
+        Ok((caller, operation)) => {
             if Operations::stop(&operation) {
                 tracing::info!(operation = %operation.id, "stop asked for");
             }
-            json(StatusCode::OK, &operation.view())
+            json(StatusCode::OK, &shown(&operation, caller.show_routes))
         }
         Err(refusal) => refusal.into_response(Dialect::ChatCompletions),
     }

@@ -19,7 +19,6 @@ use crate::clock::{Instant, UnixMillis};
 use crate::config::settings::WorkflowSettings;
 use crate::contract::headers::{self, Asked};
 use crate::contract::{Contract, Endpoint};
-use crate::gate::AllOpen;
 use crate::ids::OperationId;
 use crate::plan::{self, World};
 use crate::protocol::Dialect;
@@ -193,9 +192,10 @@ async fn admit(
     }
     let operation = register(&app, &caller, &workflow, &contract, id, asked.restart_of, admitted);
     let plan = {
+        let switches = app.control.switches();
         let world = World {
             approvals: &current.settings.approvals,
-            gate: &AllOpen,
+            gate: &*switches,
             now: UnixMillis::now(),
             at: admitted,
             draw: random_u64(),

@@ -21,6 +21,7 @@ use crate::classify::{self, Class, Context, Evidence, Verdict};
 use crate::clock::{Instant, UnixMillis};
 use crate::config::settings::{RouteSettings, WorkflowSettings};
 use crate::contract::Contract;
+use crate::gate::Gate as _;
 use crate::plan::{Plan, Role};
 use crate::protocol::Dialect;
 use crate::protocol::signal::Usage;
@@ -193,14 +194,29 @@ impl Run {
                             return self.stopped().await;
                         }
                     }
+                    // After the wait: an operator may have closed it meanwhile.
+                    if self.is_closed(candidate) {
+                        return self.refuse(Stop::NoEligibleFallback, failed.verdict.class, &failed.verdict).await;
+                    }
                 }
             }
         }
     }
 
+    /// Whether an operator has closed a candidate since the plan was made.
+    fn is_closed(&self, candidate: usize) -> bool {
+        let switches = self.job.app.control.switches();
+        let another = self.job.plan.candidates.get(candidate).is_some_and(|candidate| candidate.role != Role::Primary);
+        switches.killed.contains_key(&self.route(candidate).name)
+            || (another && switches.failover_off(&self.job.workflow.name))
+    }
+
     /// The first attempt is bounded by the attempts and the cost only.
     fn first_allowed(&self) -> Result<(), Stop> {
         let (_, estimate) = self.needs_of(0);
+        if self.job.plan.candidates.is_empty() {
+            return Err(Stop::NoEligibleFallback);
+        }
         if !self.budget.attempts_left() {
             return Err(Stop::AttemptsExhausted);
         }

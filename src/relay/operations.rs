@@ -42,6 +42,9 @@ pub enum State {
 }
 
 impl State {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Running, Self::Completed, Self::Interrupted, Self::Failed, Self::Stopped];
+
     /// The name in JSON and log lines.
     pub fn name(self) -> &'static str {
         match self {
@@ -59,7 +62,7 @@ impl State {
 pub struct AttemptView {
     /// 1 for the first.
     pub number: u32,
-    /// Shown only to clients configured to see routes.
+    /// Taken out for clients that are not configured to see routes ([`View::without_routes`]).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub route: Option<RouteId>,
     /// Milliseconds from admission.
@@ -159,6 +162,15 @@ pub struct OutcomeView {
     pub at: UnixMillis,
 }
 
+impl View {
+    /// The same without the names of routes.
+    #[must_use]
+    pub fn without_routes(mut self) -> Self {
+        self.attempts.iter_mut().for_each(|attempt| attempt.route = None);
+        self
+    }
+}
+
 /// One operation.
 #[derive(Debug)]
 pub struct Operation {
@@ -217,8 +229,18 @@ pub struct Operations {
 #[derive(Debug, Default)]
 struct Table {
     by_id: HashMap<(TenantId, OperationId), Arc<Operation>>,
-    /// In order of admission, for expiry.
-    order: VecDeque<(TenantId, OperationId, Instant)>,
+    /// In order of admission, for expiry; long ones are put back to the end.
+    order: VecDeque<Entered>,
+    /// Operations so far.
+    count: u64,
+}
+
+#[derive(Debug)]
+struct Entered {
+    key: (TenantId, OperationId),
+    admitted: Instant,
+    /// 1 for the first since the start.
+    number: u64,
 }
 
 impl Operations {
@@ -226,14 +248,42 @@ impl Operations {
     pub fn insert(&self, operation: &Arc<Operation>, now: Instant) {
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         table.expire(now);
-        table.order.push_back((operation.tenant.clone(), operation.id.clone(), operation.admitted));
-        table.by_id.insert((operation.tenant.clone(), operation.id.clone()), Arc::clone(operation));
+        table.count += 1;
+        let key = (operation.tenant.clone(), operation.id.clone());
+        let entered = Entered { key: key.clone(), admitted: operation.admitted, number: table.count };
+        table.order.push_back(entered);
+        table.by_id.insert(key, Arc::clone(operation));
     }
 
     /// Finds one of a tenant.
     pub fn get(&self, tenant: &TenantId, id: &OperationId) -> Option<Arc<Operation>> {
         let table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         table.by_id.get(&(tenant.clone(), id.clone())).cloned()
+    }
+
+    /// All that were admitted after the one of that number (0: all), oldest first, each with its number.
+    pub fn after(&self, number: u64) -> Vec<(u64, Arc<Operation>)> {
+        let table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        let entered = table.order.iter().filter(|entered| entered.number > number);
+        let mut found: Vec<(u64, Arc<Operation>)> = entered
+            .filter_map(|entered| {
+                let operation = table.by_id.get(&entered.key)?;
+                // Where the key ran again, a later entry stands for it.
+                (operation.admitted == entered.admitted).then(|| (entered.number, Arc::clone(operation)))
+            })
+            .collect();
+        drop(table);
+        found.sort_unstable_by_key(|(number, _)| *number);
+        found
+    }
+
+    /// Those of this id, whose ever they are, in order of their tenants.
+    pub fn of_all_tenants(&self, id: &OperationId) -> Vec<Arc<Operation>> {
+        let table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut found: Vec<_> = table.by_id.values().filter(|operation| operation.id == *id).cloned().collect();
+        drop(table);
+        found.sort_by(|a, b| a.tenant.cmp(&b.tenant));
+        found
     }
 
     /// Stops one: true if it was running.
@@ -251,22 +301,21 @@ impl Table {
     /// Forgets what is too old or too many; each call does at most a few steps more than there was inserted.
     fn expire(&mut self, now: Instant) {
         for _ in 0..4 {
-            let Some((_, _, admitted)) = self.order.front() else { return };
-            let old = now.saturating_duration_since(*admitted) > KEPT;
+            let Some(first) = self.order.front() else { return };
+            let old = now.saturating_duration_since(first.admitted) > KEPT;
             if !old && self.order.len() < OPERATIONS_MAX {
                 return;
             }
-            let Some((tenant, id, admitted)) = self.order.pop_front() else { return };
-            let key = (tenant, id);
-            let Some(operation) = self.by_id.get(&key) else { continue };
-            if operation.admitted != admitted {
+            let Some(entered) = self.order.pop_front() else { return };
+            let Some(operation) = self.by_id.get(&entered.key) else { continue };
+            if operation.admitted != entered.admitted {
                 continue; // The key ran again: a later entry of the order stands for it.
             }
             if operation.is_running() {
                 // A long stream: it stays, and is looked at again later.
-                self.order.push_back((key.0, key.1, admitted));
+                self.order.push_back(entered);
             } else {
-                self.by_id.remove(&key);
+                self.by_id.remove(&entered.key);
             }
         }
     }

@@ -19,7 +19,7 @@ use crate::telemetry::events::{Outcome, TaskEvent, TaskSuccess, Time, bounded};
 
 use super::app::App;
 use super::auth::Caller;
-use super::endpoints::{find_operation, json};
+use super::endpoints::{find_operation, json, shown};
 use super::handler::{Answer, Refusal, check_content, read_body};
 use super::operations::{Operation, OutcomeView, State};
 use super::transport::Transport;
@@ -37,7 +37,7 @@ pub async fn outcome(
     request: Request<axum::body::Body>,
 ) -> Answer {
     match said(&app, id, request).await {
-        Ok(operation) => json(StatusCode::OK, &operation.view()),
+        Ok((caller, operation)) => json(StatusCode::OK, &shown(&operation, caller.show_routes)),
         Err(refusal) => refusal.into_response(Dialect::ChatCompletions),
     }
 }
@@ -46,7 +46,7 @@ async fn said(
     app: &App,
     id: Result<Path<String>, PathRejection>,
     request: Request<axum::body::Body>,
-) -> Result<Arc<Operation>, Refusal> {
+) -> Result<(Arc<Caller>, Arc<Operation>), Refusal> {
     let (parts, body) = request.into_parts();
     let (caller, operation) = find_operation(app, &parts.headers, &parts.uri, id)?;
     check_content(&parts.headers)?;
@@ -66,7 +66,7 @@ async fn said(
             return Err(Refusal::new(409, "outcome_differs", message));
         }
     }
-    Ok(operation)
+    Ok((caller, operation))
 }
 
 struct Word {

@@ -101,7 +101,7 @@ impl Run {
         let number = self.budget.attempts;
         let view = AttemptView {
             number,
-            route: self.job.show_routes.then(|| route.name.clone()),
+            route: Some(route.name.clone()),
             started_ms: self.since_admission(),
             ended_ms: None,
             outcome: None,

@@ -1,6 +1,7 @@
 //! `rubicon serve`: runs until a signal, then shuts down. A second signal ends the process at once.
 
 use std::io;
+use std::net::SocketAddr;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -35,15 +36,15 @@ impl Signals {
     }
 }
 
-/// Serves until SIGTERM or SIGINT. `started` is told the address once it listens.
+/// Serves until SIGTERM or SIGINT. `started` is told the addresses once it listens: the data plane's, and the admin side's if it is on.
 ///
 /// # Errors
 /// When the listener can't be bound, or signals can't be heard.
-pub async fn run(settings: Settings, started: impl FnOnce(std::net::SocketAddr)) -> io::Result<Ended> {
+pub async fn run(settings: Settings, started: impl FnOnce(SocketAddr, Option<SocketAddr>)) -> io::Result<Ended> {
     let mut signals = Signals::listen()?;
     let server = Server::start(settings).await?;
     tracing::info!(address = %server.address(), "listening");
-    started(server.address());
+    started(server.address(), server.admin_address());
     signals.next().await;
     tokio::select! {
         () = server.shutdown() => Ok(Ended::Gracefully),

@@ -12,7 +12,7 @@ mod counted;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -127,6 +127,9 @@ pub struct Metrics {
     reload_time: Seconds,
     approval_expiry: Family<Labels, Seconds>,
     verification_expiry: Family<Labels, Seconds>,
+    store_writable: Gauge,
+    failover_disabled: Gauge,
+    issuers_dropped: Counter,
 }
 
 impl fmt::Debug for Metrics {
@@ -186,6 +189,9 @@ impl Default for Metrics {
             reload_time: put(r, &names::RELOAD_TIME, Seconds::default()),
             approval_expiry: put(r, &names::APPROVAL_EXPIRY, Family::default()),
             verification_expiry: put(r, &names::VERIFICATION_EXPIRY, Family::default()),
+            store_writable: put(r, &names::STORE_WRITABLE, Gauge::default()),
+            failover_disabled: put(r, &names::FAILOVER_DISABLED, Gauge::default()),
+            issuers_dropped: put(r, &names::ISSUERS_DROPPED, Counter::default()),
             registry: Registry::default(),
         };
         let version = labels(&names::BUILD, [Cow::Borrowed(env!("CARGO_PKG_VERSION"))]);
@@ -253,6 +259,14 @@ impl Metrics {
     /// An operator has killed a route, or restored it.
     pub fn killed(&self, route: &RouteId, killed: bool) {
         self.killed.get_or_create(&labels(&names::KILLED, [owned(route)])).set(i64::from(killed));
+    }
+
+    /// What the control store says at a scrape: whether it can be written, whether failover is switched off for all workflows, and how
+    /// many rows of issuers were not written so far.
+    pub fn control(&self, writable: bool, failover_disabled: bool, issuers_dropped: u64) {
+        self.store_writable.set(i64::from(writable));
+        self.failover_disabled.set(i64::from(failover_disabled));
+        self.issuers_dropped.inner().store(issuers_dropped, Ordering::Relaxed);
     }
 
     /// The hold was full, so an attempt was committed before anything was visible.

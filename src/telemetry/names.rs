@@ -255,6 +255,27 @@ pub const VERIFICATION_EXPIRY: Metric = metric(
     &["route"],
     "When a route's verification runs out; absent where it does not",
 );
+/// The control store.
+pub const STORE_WRITABLE: Metric = metric(
+    "rubicon_control_store_writable",
+    Kind::Gauge,
+    &[],
+    "1 where switches can be saved, 0 after a write of the control store failed",
+);
+/// Failover.
+pub const FAILOVER_DISABLED: Metric = metric(
+    "rubicon_failover_disabled",
+    Kind::Gauge,
+    &[],
+    "1 where an operator has switched failover off for all workflows",
+);
+/// Issuers.
+pub const ISSUERS_DROPPED: Metric = metric(
+    "rubicon_issuers_dropped_total",
+    Kind::Counter,
+    &[],
+    "Rows of who issued which state that were not written to disk",
+);
 /// Build.
 pub const BUILD: Metric = metric("rubicon_build_info", Kind::Info, &["version"], "The program");
 
@@ -288,6 +309,9 @@ pub const METRICS: &[&Metric] = &[
     &RELOAD_TIME,
     &APPROVAL_EXPIRY,
     &VERIFICATION_EXPIRY,
+    &STORE_WRITABLE,
+    &FAILOVER_DISABLED,
+    &ISSUERS_DROPPED,
     &BUILD,
 ];
 

@@ -129,19 +129,16 @@ impl Outcome {
 pub enum AlarmKind {
     /// A provider's certificate is not acceptable: somebody else may be answering in its name.
     BadCertificate,
-    /// The store can't write.
-    StoreUnavailable,
 }
 
 impl AlarmKind {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::BadCertificate, Self::StoreUnavailable];
+    pub const ALL: [Self; 1] = [Self::BadCertificate];
 
     /// The word in lines and labels.
     pub fn name(self) -> &'static str {
         match self {
             Self::BadCertificate => "bad_certificate",
-            Self::StoreUnavailable => "store_unavailable",
         }
     }
 }

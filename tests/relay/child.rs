@@ -57,7 +57,22 @@ pub(crate) struct Running {
 impl Running {
     /// Starts it and waits for a line that begins with `prefix`.
     pub(crate) async fn start(args: &[&str], env: &[(&str, &str)], prefix: &str) -> Self {
-        let mut process = binary(env).args(args).spawn().expect("the binary runs");
+        Self::of(binary(env).args(args), prefix).await
+    }
+
+    /// The same on a disk that takes nothing beyond the first `blocks` of any file: writes fail there, as on a full one.
+    pub(crate) async fn start_on_full_disk(args: &[&str], env: &[(&str, &str)], prefix: &str, blocks: u32) -> Self {
+        let mut command = Command::new("/bin/sh");
+        // The signal that would end the process is ignored, and stays so in the program that takes over.
+        let line = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\"");
+        command.args(["-c", &line, env!("CARGO_BIN_EXE_rubicon")]).args(args);
+        command.env_clear().envs(env.iter().copied()).stdin(Stdio::null()).kill_on_drop(true);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        Self::of(&mut command, prefix).await
+    }
+
+    async fn of(command: &mut Command, prefix: &str) -> Self {
+        let mut process = command.spawn().expect("the binary runs");
         let printed = Arc::new(Mutex::new(Vec::new()));
         let readers = vec![
             collect(process.stdout.take().expect("piped"), &printed),
@@ -76,6 +91,13 @@ impl Running {
         });
         let told = told.await.expect("started in time");
         Self { process, told, printed, readers }
+    }
+
+    /// What follows the prefix on a line that it has printed.
+    fn line(&self, prefix: &str) -> String {
+        let printed = String::from_utf8_lossy(&lock(&self.printed)).into_owned();
+        let found = printed.lines().find_map(|line| line.strip_prefix(prefix));
+        found.unwrap_or_else(|| panic!("no line {prefix:?}: {printed}")).to_owned()
     }
 
     fn pid(&self) -> u32 {
@@ -99,7 +121,7 @@ impl Running {
 pub(crate) struct Serving {
     running: Running,
     pub(crate) address: SocketAddr,
-    _folder: tempfile::TempDir,
+    _folder: Option<tempfile::TempDir>,
 }
 
 /// Resident memory now and at its highest, bytes.
@@ -116,7 +138,36 @@ impl Serving {
         let (folder, path) = file("rubicon.toml", &text);
         let running = Running::start(&["serve", "-c", &path], env, "rubicon serve: listening on http://").await;
         let address = running.told.parse().expect("an address");
-        Self { running, address, _folder: folder }
+        Self { running, address, _folder: Some(folder) }
+    }
+
+    /// Starts it with a config in a folder that outlives it. `full_disk`: as [`Running::start_on_full_disk`].
+    pub(crate) async fn start_in(
+        folder: &std::path::Path,
+        text: &str,
+        env: &[(&str, &str)],
+        full_disk: Option<u32>,
+    ) -> Self {
+        let path = folder.join("rubicon.toml");
+        std::fs::write(&path, text).expect("a file");
+        let args = ["serve", "-c", path.to_str().expect("UTF-8")];
+        let prefix = "rubicon serve: listening on http://";
+        let running = match full_disk {
+            None => Running::start(&args, env, prefix).await,
+            Some(blocks) => Running::start_on_full_disk(&args, env, prefix, blocks).await,
+        };
+        let address = running.told.parse().expect("an address");
+        Self { running, address, _folder: None }
+    }
+
+    /// The admin side's base URL.
+    pub(crate) fn admin(&self) -> String {
+        self.running.line("rubicon serve: the admin side is on ")
+    }
+
+    /// `kill -9`.
+    pub(crate) async fn kill_9(mut self) {
+        self.running.process.kill().await.expect("killed");
     }
 
     pub(crate) fn url(&self, path: &str) -> String {

@@ -2,6 +2,7 @@
 //! One binary, so that the workspace links once.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 
+mod admin;
 mod answers;
 mod bad_input;
 mod bounds;
@@ -9,6 +10,7 @@ mod budgets;
 mod bytes;
 mod child;
 mod conditions;
+mod control_cli;
 mod cuts;
 mod demo;
 mod endings;
@@ -17,10 +19,12 @@ mod examples;
 mod failures;
 mod harness;
 mod holds;
+mod kill;
 mod leaving;
 mod lockstep;
 mod metrics;
 mod operations;
+mod operators;
 mod outcome;
 mod plain_http;
 mod raw;

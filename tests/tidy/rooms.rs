@@ -26,6 +26,8 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("contract", &["config", "ids", "protocol"]),
     ("gate", &["classify", "clock", "config", "ids"]),
     ("plan", &["clock", "config", "contract", "gate", "ids"]),
+    // Switches and journal: the gate's words, a file of its own; it knows neither requests nor configuration.
+    ("control", &["clock", "gate", "ids"]),
     ("attempt", &["classify", "clock", "config", "plan", "protocol"]),
     ("upstream", &["classify", "config", "contract", "protocol"]),
     ("telemetry", &["boundary", "class", "classify", "clock", "config", "ids", "protocol"]),
@@ -38,6 +40,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "clock",
             "config",
             "contract",
+            "control",
             "gate",
             "ids",
             "plan",
@@ -48,10 +51,11 @@ const ROOMS: &[(&str, &[&str])] = &[
             "wire",
         ],
     ),
-    ("serve", &["config", "relay"]),
+    ("admin", &["clock", "config", "control", "ids", "relay", "telemetry"]),
+    ("serve", &["admin", "config", "relay"]),
     ("mock", &["clock"]),
     ("demo", &["clock", "config", "mock", "serve", "wire"]),
-    ("cli", &["clock", "config", "demo", "mock", "serve", "telemetry"]),
+    ("cli", &["clock", "config", "demo", "mock", "relay", "serve", "telemetry", "upstream"]),
 ];
 
 /// What names a runtime, a socket, a file, a process, a clock reading, a random source or a log.

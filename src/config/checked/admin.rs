@@ -11,7 +11,8 @@ use super::super::settings::{OperatorRole, OperatorSettings, StoreSettings};
 use super::secrets;
 
 /// Where the admin side listens when the file does not say.
-const ADMIN_LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8081);
+pub(in super::super) const ADMIN_LISTEN: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8081);
 
 /// Where the store is when the file does not say and there are operators.
 const STORE: &str = "data/rubicon.redb";

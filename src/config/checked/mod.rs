@@ -7,13 +7,15 @@ mod admin;
 mod approval;
 mod provider;
 mod route;
-mod secrets;
+pub(super) mod secrets;
 mod server;
 mod telemetry;
 mod url;
 mod workflow;
 
 use std::collections::BTreeSet;
+
+pub(super) use admin::ADMIN_LISTEN;
 
 use super::Sources;
 use super::nearest;

@@ -15,17 +15,25 @@ pub(super) fn read(
     problems: &mut Problems<'_>,
     sources: &Sources<'_>,
 ) -> Option<Secret> {
-    let (code, message) = match value(reference, sources) {
-        Ok(value) if value.is_empty() => (Code::SecretEmpty, "the variable or file is there and empty".to_owned()),
-        Ok(value) if !value.bytes().all(|byte| byte.is_ascii_graphic()) => (
+    match usable(reference, sources) {
+        Ok(secret) => Some(secret),
+        Err((code, message)) => {
+            problems.error(code, at, key, message);
+            None
+        }
+    }
+}
+
+/// The same without a place.
+pub(in super::super) fn usable(reference: &str, sources: &Sources<'_>) -> Result<Secret, (Code, String)> {
+    match value(reference, sources)? {
+        value if value.is_empty() => Err((Code::SecretEmpty, "the variable or file is there and empty".to_owned())),
+        value if !value.bytes().all(|byte| byte.is_ascii_graphic()) => Err((
             Code::SecretInvalid,
             "the secret has spaces, line ends or characters beyond ASCII; no header can carry it".to_owned(),
-        ),
-        Ok(value) => return Some(Secret::new(value)),
-        Err(problem) => problem,
-    };
-    problems.error(code, at, key, message);
-    None
+        )),
+        value => Ok(Secret::new(value)),
+    }
 }
 
 fn value(reference: &str, sources: &Sources<'_>) -> Result<String, (Code, String)> {

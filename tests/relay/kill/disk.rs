@@ -1,0 +1,123 @@
+//! The real process: `kill -9` and a restart; a disk that takes nothing more; two relays on one store.
+
+use std::path::Path;
+
+use serde_json::json;
+
+use super::why;
+use crate::child::Serving;
+use crate::operators::{ENV, OPERATORS, Who, change, get, told};
+use crate::setup::Setup;
+
+/// A config whose store is in its own folder.
+fn text() -> String {
+    let setup = Setup::primary("http://127.0.0.1:9")
+        .server("admin_listen = \"127.0.0.1:0\"\nstore = \"redb:data/rubicon.redb\"");
+    setup.tables(OPERATORS).text()
+}
+
+async fn serve(folder: &Path) -> Serving {
+    Serving::start_in(folder, &text(), &ENV, None).await
+}
+
+#[tokio::test]
+async fn what_was_acknowledged_is_there_after_kill_9() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let relay = serve(folder.path()).await;
+    let base = relay.admin();
+    assert_eq!(change(&base, "/admin/v1/routes/a/kill", Who::Operator, "*", why()).await.status, 200);
+    let disabled = change(&base, "/admin/v1/failover/disable", Who::Operator, "*", json!({ "reason": "night" })).await;
+    assert_eq!(disabled.status, 200);
+    let head = get(&base, "/admin/v1/journal/head", Who::Viewer).await.json();
+    relay.kill_9().await;
+
+    let relay = serve(folder.path()).await;
+    let base = relay.admin();
+    let route = get(&base, "/admin/v1/routes/a", Who::Viewer).await;
+    let view = route.json();
+    assert_eq!(
+        (&view["killed"], &view["by"], &view["reason"], &view["version"], &view["saved"]),
+        (&json!(true), &json!("oli"), &json!("drill"), &json!(1), &json!(true))
+    );
+    let failover = get(&base, "/admin/v1/failover", Who::Viewer).await.json();
+    assert_eq!((&failover["disabled"], &failover["reason"]), (&json!(true), &json!("night")));
+    let known = format!("/admin/v1/journal/verify?head={}", head["hash"].as_str().expect("a hash"));
+    assert_eq!(get(&base, &known, Who::Viewer).await.json()["ok"], true);
+    let restored = change(&base, "/admin/v1/routes/a/restore", Who::Approver, route.header("etag"), why()).await;
+    assert_eq!(restored.status, 200);
+    let entries = get(&base, "/admin/v1/journal", Who::Viewer).await.json();
+    let who: Vec<_> = entries["entries"].as_array().expect("a list").iter().map(|e| (&e["action"], &e["by"])).collect();
+    assert_eq!(
+        who,
+        [(&json!("kill"), &json!("oli")), (&json!("disable"), &json!("oli")), (&json!("restore"), &json!("ana"))]
+    );
+    assert_eq!(relay.stop().await.0, 0);
+}
+
+#[tokio::test]
+async fn a_route_that_left_the_config_keeps_its_switch() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let relay = serve(folder.path()).await;
+    assert_eq!(change(&relay.admin(), "/admin/v1/routes/a/kill", Who::Operator, "*", why()).await.status, 200);
+    relay.stop().await;
+    // The same folder, and the only route has another name.
+    let renamed = text().replace("[route.a]", "[route.z]").replace("primary = \"a\"", "primary = \"z\"");
+    let relay = Serving::start_in(folder.path(), &renamed, &ENV, None).await;
+    let base = relay.admin();
+    let routes = get(&base, "/admin/v1/routes", Who::Viewer).await;
+    assert!(!routes.header("etag").is_empty());
+    let json = routes.json();
+    assert_eq!((&json["routes"][0]["route"], &json["routes"][0]["configured"]), (&json!("a"), &json!(false)), "{json}");
+    assert_eq!((&json["routes"][0]["killed"], &json["routes"][1]["killed"]), (&json!(true), &json!(false)));
+    assert_eq!(change(&base, "/admin/v1/routes/a/restore", Who::Approver, "1", why()).await.status, 200);
+    relay.stop().await;
+}
+
+#[tokio::test]
+async fn a_full_disk_does_not_keep_a_route_from_being_killed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    // The file is made while there is room.
+    let relay = serve(folder.path()).await;
+    assert_eq!(change(&relay.admin(), "/admin/v1/routes/a/kill", Who::Operator, "*", why()).await.status, 200);
+    assert_eq!(relay.stop().await.0, 0);
+    // From now on nothing can be written behind the first 512 or 1024 bytes of any file.
+    let relay = Serving::start_in(
+        folder.path(),
+        &text().replace("[workflow.default]", "[route.c]\nprovider = \"a\"\n[workflow.default]"),
+        &ENV,
+        Some(1),
+    )
+    .await;
+    let base = relay.admin();
+    let restore = change(&base, "/admin/v1/routes/a/restore", Who::Approver, "1", why()).await;
+    assert_eq!((told(&restore), &restore.json()["effective"]), ((503, "store_unavailable".to_owned()), &json!(false)));
+    assert_eq!(get(&base, "/admin/v1/routes/a", Who::Viewer).await.json()["killed"], true, "it stays killed");
+    for _ in 0..2 {
+        let kill = change(&base, "/admin/v1/routes/c/kill", Who::Operator, "*", why()).await;
+        assert_eq!((told(&kill), &kill.json()["effective"]), ((503, "store_unavailable".to_owned()), &json!(true)));
+    }
+    let view = get(&base, "/admin/v1/routes/c", Who::Viewer).await.json();
+    assert_eq!((&view["killed"], &view["saved"]), (&json!(true), &json!(false)));
+    assert_eq!(get(&base, "/admin/v1/config", Who::Viewer).await.json()["store_writable"], false);
+    assert_eq!(get(&base, "/healthz", Who::Nobody).await.status, 200);
+    assert_eq!(relay.stop().await.0, 0);
+    // With room again: what was acknowledged is there, what was not is not.
+    let relay = serve(folder.path()).await;
+    let base = relay.admin();
+    assert_eq!(get(&base, "/admin/v1/routes/a", Who::Viewer).await.json()["killed"], true);
+    assert_eq!(get(&base, "/admin/v1/journal/verify", Who::Viewer).await.json()["entries"], 1);
+    relay.stop().await;
+}
+
+#[tokio::test]
+async fn a_second_relay_on_the_same_store_does_not_start() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let relay = serve(folder.path()).await;
+    let config = folder.path().join("rubicon.toml");
+    let output = crate::child::run(&["serve", "-c", config.to_str().expect("UTF-8")], &ENV).await;
+    let printed = crate::child::printed(&output);
+    assert_eq!(crate::child::code(&output), 1, "{printed}");
+    assert!(printed.contains("rubicon-control.redb: another process uses this control store"), "{printed}");
+    assert_eq!(change(&relay.admin(), "/admin/v1/routes/a/kill", Who::Operator, "*", why()).await.status, 200);
+    relay.stop().await;
+}
