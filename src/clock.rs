@@ -14,4 +14,11 @@ impl UnixMillis {
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         Self(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
     }
+
+    /// The UTC day as TOML writes it; 1970's first where it is out of the calendar.
+    pub fn day(self) -> String {
+        let millis = i64::try_from(self.0).unwrap_or(0);
+        let timestamp = jiff::Timestamp::from_millisecond(millis).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
+        jiff::tz::Offset::UTC.to_datetime(timestamp).date().to_string()
+    }
 }

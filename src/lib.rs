@@ -22,6 +22,7 @@
 //! | [`reply`] | what a caller is told, printed by each dialect in its own shape | yes |
 //! | [`config`] | the file, all its problems, the checked settings | |
 //! | [`admin`] | the operators' listener: tokens, roles, switches, the journal | |
+//! | [`check`] | failovers that can never act, what is off and why, what ends soon, what nobody tried | |
 //! | [`serve`] | composition root: listener, connections, numbered shutdown | |
 //! | [`cli`], [`demo`], [`mock`] | subcommands, the demo's scenes, the scripted provider | |
 //! | [`telemetry`] | what can be watched: log, event lines, metrics, traces; every name of them in one file | |
@@ -51,6 +52,7 @@
 pub mod admin;
 pub mod attempt;
 pub mod boundary;
+pub mod check;
 pub mod class;
 pub mod classify;
 pub mod cli;

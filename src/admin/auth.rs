@@ -60,9 +60,14 @@ pub(super) async fn guard(State(guard): State<Guard>, mut request: Request<Body>
     }
     let operator = match find(operators, request.headers()) {
         Ok(operator) => operator,
-        Err(problem) => return problem.into_response(),
+        Err(problem) => {
+            tracing::warn!(path = request.uri().path(), "the admin side was asked without an operator's token");
+            return problem.into_response();
+        }
     };
     if operator.role < guard.role {
+        let path = request.uri().path();
+        tracing::warn!(path, operator = %operator.name, "an operator asked for more than the role allows");
         let message =
             format!("This takes the role {}; {} is {}.", word(guard.role), operator.name, word(operator.role));
         return Problem::new(403, "role_too_low", message).into_response();

@@ -7,12 +7,6 @@ use crate::config::settings::{Price, RouteSettings};
 use crate::protocol::request::RequestFacts;
 use crate::protocol::signal::Usage;
 
-/// Output tokens assumed where neither request nor route says.
-pub const OUTPUT_TOKENS_ASSUMED: u64 = 4096;
-
-/// Bytes of text a token, for estimates.
-pub const BYTES_A_TOKEN: u64 = 4;
-
 fn dollars(price: Price, input: u64, cached: u64, output: u64) -> f64 {
     #[allow(clippy::cast_precision_loss, reason = "token counts are far below 2^53")]
     let million = |tokens: u64| tokens as f64 / 1e6;
@@ -24,10 +18,9 @@ fn dollars(price: Price, input: u64, cached: u64, output: u64) -> f64 {
 /// The estimate that is reserved before an attempt.
 pub fn estimate(route: &RouteSettings, facts: &RequestFacts) -> f64 {
     let Some(price) = route.price else { return 0.0 };
-    let output = facts.max_output_tokens.or(route.max_output_tokens).unwrap_or(OUTPUT_TOKENS_ASSUMED);
     // `n` choices are each generated up to the limit.
-    let output = output.saturating_mul(u64::from(facts.choices.max(1)));
-    dollars(price, facts.text_bytes / BYTES_A_TOKEN, 0, output)
+    let output = facts.output_tokens(route.max_output_tokens).saturating_mul(u64::from(facts.choices.max(1)));
+    dollars(price, facts.input_tokens(), 0, output)
 }
 
 /// What an attempt did cost, where its usage is known in full.

@@ -259,6 +259,23 @@ const EXAMPLES: &[(u16, &str, Class)] = &[
         AuthenticationOrPermission,
     ),
     (404, r#"{"error":{"code":"DeploymentNotFound","message":"x"}}"#, ModelUnavailable),
+    (
+        404,
+        r#"{"error":{"code":"404","message":"The API deployment for this resource does not exist."}}"#,
+        ModelUnavailable,
+    ),
+    (503, r#"{"error":{"code":"DeploymentNotReady","message":"x"}}"#, ModelUnavailable),
+    (
+        429,
+        r#"{"error":{"code":"no_capacity","message":"The system is currently experiencing high demand"}}"#,
+        ModelUnavailable,
+    ),
+    (404, r#"{"__type":"ResourceNotFoundException","message":"x"}"#, ModelUnavailable),
+    (
+        400,
+        r#"{"message":"Invocation of model ID m with on-demand throughput isn’t supported. Retry your request with the ID or ARN of an inference profile that contains this model."}"#,
+        ModelUnavailable,
+    ),
     (404, r#"{"type":"error","error":{"type":"not_found_error","message":"model: claude-0"}}"#, ModelUnavailable),
     (404, r#"{"type":"error","error":{"type":"not_found_error","message":"file file_1 not found"}}"#, InvalidRequest),
     (
@@ -352,6 +369,28 @@ const EXAMPLES: &[(u16, &str, Class)] = &[
         r#"{"error":{"code":"RateLimitReached","message":"To increase your limit, visit: https://aka.ms/oai/quotaincrease."}}"#,
         RateLimited,
     ),
+    (
+        429,
+        r#"{"error":{"code":"RateLimitReached","message":"To increase your default rate limit/quota visit the portal."}}"#,
+        RateLimited,
+    ),
+    (
+        429,
+        r#"{"error":{"code":"429","message":"Requests to the Embeddings_Create Operation under Azure OpenAI API version 2023-07-01-preview have exceeded call rate limit of your current OpenAI S0 pricing tier. Please retry after 1 second. To increase your default rate limit/quota visit: https://aka.ms/oai/quotaincrease."}}"#,
+        RateLimited,
+    ),
+    (
+        429,
+        r#"{"error":{"code":"429","message":"Requests to the ChatCompletions_Create Operation under Azure OpenAI API version 2023-05-15 have exceeded token rate limit of your current AIServices S0 pricing tier. Please retry after 86400 seconds. Please contact Azure support service if you would like to further increase the default rate limit."}}"#,
+        RateLimited,
+    ),
+    (429, r#"{"error":{"code":"429","message":"Rate limit is exceeded. Try again in 2 seconds."}}"#, RateLimited),
+    // What is really used up stays so: Azure's gateway in front of a subscription.
+    (
+        403,
+        r#"{"statusCode":403,"message":"Out of call volume quota. Quota will be replenished in 00:12:34."}"#,
+        QuotaExhausted,
+    ),
     (429, r#"{"message":"x","type":"too_many_requests_error"}"#, RateLimited),
     (429, r#"{"error":"Rate limit reached. Please log in or use a HF access token"}"#, RateLimited),
     (
@@ -387,6 +426,11 @@ const EXAMPLES: &[(u16, &str, Class)] = &[
     ),
     (503, r#"{"message":"Service capacity limit has been reached. Please try again later."}"#, ProviderOverloaded),
     (503, r#"{"error":{"message":"This model is currently experiencing high demand."}}"#, ProviderOverloaded),
+    (
+        429,
+        r#"{"error":{"code":"429","message":"The system is currently experiencing high demand and cannot process your request. Your request exceeds the maximum usage size allowed during peak load. Please retry after 20 seconds."}}"#,
+        ProviderOverloaded,
+    ),
     (503, r#"{"error":{"message":"Slow Down"}}"#, ProviderOverloaded),
     (503, "upstream connect error or disconnect/reset before headers. reset reason: overflow", ProviderOverloaded),
     (200, r#"{"error":{"type":"service_unavailable_error","message":"x"}}"#, ProviderOverloaded),
@@ -410,6 +454,8 @@ const EXAMPLES: &[(u16, &str, Class)] = &[
     (599, r#"{"object":"error","type":"internal_server_error","message":"x"}"#, ProviderServerError),
     (200, r#"{"error":{"code":500,"message":"x","status":"INTERNAL"}}"#, ProviderServerError),
     (200, r#"{"__type":"internalServerException","message":"x"}"#, ProviderServerError),
+    (408, r#"{"__type":"ModelTimeoutException","message":"x"}"#, TransportTransient),
+    (200, r#"{"__type":"modelTimeoutException","message":"x"}"#, TransportTransient),
     (424, r#"{"__type":"ModelErrorException","message":"x"}"#, ProviderServerError),
     (424, r#"{"__type":"ModelStreamErrorException","message":"x"}"#, ProviderServerError),
     (200, r#"{"type":"error","error":{"type":"timeout_error","message":"x"}}"#, ProviderServerError),

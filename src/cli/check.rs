@@ -8,14 +8,17 @@ use std::process::ExitCode;
 
 use clap::Args;
 
+use crate::check::{self, Report};
 use crate::clock::UnixMillis;
-use crate::config::{self, Problem, Severity};
+use crate::config::{self, Severity};
 
 const ABOUT: &str = "\
 Reads the config and the environment and reports every problem with file, line and key: what `serve`
 would refuse, and what it would accept and you would regret (failovers that can never act, and why;
-approvals that run out; deadlines that leave no time). Calls no provider; what only a call could
-tell is listed as a note.";
+approvals that run out; deadlines that leave no time). After the problems come four lists: what is
+off and why, by the names of src/plan/refusals.md; what ends within 30 days; what must be tried with
+real calls, because `check` calls nobody; and the digest of each failover route, to be pasted into
+its approval and verification as `route_digest`.";
 
 const CODES: &str = "\
 Exit codes: 0 no error (warnings and notes are allowed), 1 an error.
@@ -29,45 +32,49 @@ pub struct CheckArgs {
     /// The config file
     #[arg(short, long, value_name = "FILE", default_value = "rubicon.toml")]
     pub config: PathBuf,
-    /// Print one JSON object: {"ok": …, "problems": [{severity, file, line, column, key, code, message}]}
+    /// Print one JSON object: {"ok": …, "problems": [{severity, file, line, column, key, code, message}], "disabled": …,
+    /// "expiring": …, "live_checks": …, "digests": …}
     #[arg(long)]
     pub json: bool,
 }
 
 #[derive(serde::Serialize)]
-struct Report<'r> {
+struct Printed<'r> {
     ok: bool,
-    problems: &'r [Problem],
+    #[serde(flatten)]
+    report: &'r Report,
 }
 
 /// Checks the file and prints what it found to `out`.
 pub fn run(args: &CheckArgs, env: &dyn Fn(&str) -> Option<String>, now: UnixMillis, out: &mut dyn Write) -> ExitCode {
-    let problems = match config::load(&args.config, env, now) {
+    let report = match config::load(&args.config, env, now) {
         Ok(loaded) => {
-            let mut problems = config::findings(&loaded, now);
-            problems.extend(loaded.warnings);
-            problems.sort_by_key(|problem| (problem.line, problem.column));
-            problems
+            let mut report = check::report(&loaded, now);
+            report.problems.extend(loaded.warnings);
+            report.problems.sort_by(|a, b| (&a.file, a.line, a.column).cmp(&(&b.file, b.line, b.column)));
+            report
         }
-        Err(problems) => problems,
+        Err(problems) => Report { problems, ..Report::default() },
     };
-    let ok = problems.iter().all(|problem| problem.severity != Severity::Error);
+    let ok = report.problems.iter().all(|problem| problem.severity != Severity::Error);
     let written =
-        if args.json { json(ok, &problems, out) } else { human(&args.config.display().to_string(), &problems, out) };
+        if args.json { json(ok, &report, out) } else { human(&args.config.display().to_string(), &report, out) };
     // A reader that went away (a closed pipe) changes nothing about the config.
     let _ = written;
     if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn json(ok: bool, problems: &[Problem], out: &mut dyn Write) -> std::io::Result<()> {
-    serde_json::to_writer(&mut *out, &Report { ok, problems })?;
+fn json(ok: bool, report: &Report, out: &mut dyn Write) -> std::io::Result<()> {
+    serde_json::to_writer(&mut *out, &Printed { ok, report })?;
     writeln!(out)
 }
 
-fn human(file: &str, problems: &[Problem], out: &mut dyn Write) -> std::io::Result<()> {
+fn human(file: &str, report: &Report, out: &mut dyn Write) -> std::io::Result<()> {
+    let problems = &report.problems;
     for problem in problems {
         writeln!(out, "{}", super::line_of(problem))?;
     }
+    lists(report, out)?;
     let count = |severity| problems.iter().filter(|problem| problem.severity == severity).count();
     let (errors, warnings, notes) = (count(Severity::Error), count(Severity::Warning), count(Severity::Info));
     let verdict = if errors == 0 { "ok" } else { "not ok" };
@@ -78,6 +85,40 @@ fn human(file: &str, problems: &[Problem], out: &mut dyn Write) -> std::io::Resu
         many(warnings, "warning"),
         many(notes, "note")
     )
+}
+
+/// The lists after the problems; an empty one is left out.
+fn lists(report: &Report, out: &mut dyn Write) -> std::io::Result<()> {
+    let disabled = report.disabled.iter();
+    let disabled = disabled
+        .map(|one| format!("workflow {}, route {} as {}: {}", one.workflow, one.route, one.role, one.why.join(", ")));
+    section(out, "Disabled, and why:", disabled)?;
+    let expiring = report.expiring.iter().map(|one| {
+        let of = one.workflow.as_ref().map(|workflow| format!(" for workflow {workflow}")).unwrap_or_default();
+        format!("{} of route {}{of}: until {}, {} days", one.what, one.route, one.until, one.days)
+    });
+    section(out, "Ends within 30 days:", expiring)?;
+    let live = report.live_checks.iter().map(|one| format!("route {}: {} ({})", one.route, one.what, one.check));
+    section(out, "Must be checked live (`check` calls nobody):", live)?;
+    let digests = report.digests.iter().map(|one| {
+        let mut stands = Vec::new();
+        stands.extend(one.verified.map(|digest| format!("verified: {digest}")));
+        let approvals = one.approvals.iter();
+        stands.extend(approvals.map(|one| format!("approved for {} ({}): {}", one.workflow, one.purpose, one.digest)));
+        let stands = if stands.is_empty() { String::new() } else { format!("; {}", stands.join(", ")) };
+        format!("route {}: {} = {}{stands}", one.route, one.route_digest, one.covers)
+    });
+    section(out, "Digests of failover routes (same, other: compared; none: no `route_digest` given):", digests)
+}
+
+fn section(out: &mut dyn Write, title: &str, lines: impl Iterator<Item = String>) -> std::io::Result<()> {
+    for (index, line) in lines.enumerate() {
+        if index == 0 {
+            writeln!(out, "{title}")?;
+        }
+        writeln!(out, "  {line}")?;
+    }
+    Ok(())
 }
 
 fn many(count: usize, what: &str) -> String {
@@ -109,7 +150,7 @@ mod tests {
     fn a_good_file_is_ok_and_lists_outstanding_checks() {
         let (code, out) = check(Some(GOOD), false);
         assert_eq!(code, ExitCode::SUCCESS);
-        let expected = "DIR/rubicon.toml:1: info: provider.p: address, key and models were not tried: `check` calls nobody [credentials_not_tried]\nDIR/rubicon.toml: ok (0 errors, 0 warnings, 1 note)\n";
+        let expected = "DIR/rubicon.toml:1: info: provider.p: address, key and models were not tried: `check` calls nobody [credentials_not_tried]\nMust be checked live (`check` calls nobody):\n  route r: the key is accepted (credentials)\n  route r: the models that callers name exist there (model)\n  route r: states no `capabilities`: whatever the application uses goes there unchecked, so try that (capabilities)\nDIR/rubicon.toml: ok (0 errors, 0 warnings, 1 note)\n";
         assert_eq!(out, expected);
     }
 

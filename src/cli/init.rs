@@ -71,14 +71,7 @@ pub fn config(failover: bool, now: UnixMillis) -> String {
     if !failover {
         return SMALLEST.to_owned();
     }
-    FAILOVER.replace("{TODAY}", &day(now)).replace("{UNTIL}", &day(UnixMillis(now.0.saturating_add(SUGGESTED_MS))))
-}
-
-/// The UTC day as TOML writes it; 1970's first where the clock is out of the calendar.
-fn day(at: UnixMillis) -> String {
-    let millis = i64::try_from(at.0).unwrap_or(0);
-    let timestamp = jiff::Timestamp::from_millisecond(millis).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
-    jiff::tz::Offset::UTC.to_datetime(timestamp).date().to_string()
+    FAILOVER.replace("{TODAY}", &now.day()).replace("{UNTIL}", &UnixMillis(now.0.saturating_add(SUGGESTED_MS)).day())
 }
 
 #[cfg(test)]
@@ -97,7 +90,7 @@ mod tests {
     }
 
     fn loud(loaded: &configuration::Loaded) -> Vec<&'static str> {
-        let findings = configuration::findings(loaded, NOW);
+        let findings = crate::check::findings(loaded, NOW);
         let all = loaded.warnings.iter().chain(&findings);
         all.filter(|p| p.severity != Severity::Info).map(|p| p.code.name()).collect()
     }

@@ -28,7 +28,7 @@ STEPS, in order; falling off the end ends the body properly and keeps the connec
   {"text": "..."}  {"file": "p"}   bytes as they are (paths are relative to the script)
   {"json": {...}}                  a whole JSON body
   {"recording": "x.http"}          status line, headers, empty line (LF), body
-  {"auto": {"dialect": "chat" or "anthropic", "text": ["Hel", "lo"],
+  {"auto": {"dialect": "chat", "anthropic" or "responses", "text": ["Hel", "lo"],
             "tool": {"name": "t", "arguments": ["{}"]}, "pace_ms": 30}}
                                    a complete answer, streaming or not as the request's `stream` says
   {"delay_ms": N}                  a pause

@@ -7,6 +7,7 @@
 
 pub mod check;
 pub mod demo;
+pub mod explain;
 pub mod failover;
 pub mod init;
 pub mod mock;
@@ -32,6 +33,7 @@ To begin:
   rubicon demo                     see what it does, with no config and no keys
   rubicon init                     write rubicon.toml (--failover: with a second provider)
   rubicon check                    what is wrong with it, line by line
+  rubicon explain                  which routes would serve a request, and why not the others
   rubicon serve                    run it; point an SDK's base_url at http://127.0.0.1:8080/v1
 
 Exit codes: 0 ok, 1 found a problem, 2 wrong usage.";
@@ -52,6 +54,7 @@ pub struct Cli {
 pub enum Command {
     Init(init::InitArgs),
     Check(check::CheckArgs),
+    Explain(explain::ExplainArgs),
     Serve(serve::ServeArgs),
     Route(route::RouteArgs),
     Failover(failover::FailoverArgs),
@@ -64,6 +67,7 @@ pub async fn run(cli: Cli) -> ExitCode {
     match cli.command {
         Command::Init(args) => init::run(&args, UnixMillis::now(), &mut std::io::stdout(), &mut std::io::stderr()),
         Command::Check(args) => check::run(&args, &environment, UnixMillis::now(), &mut std::io::stdout()),
+        Command::Explain(args) => explain::run(&args),
         Command::Serve(args) => serve::run(args).await,
         Command::Route(args) => route::run(args).await,
         Command::Failover(args) => failover::run(args).await,
@@ -108,6 +112,7 @@ mod tests {
             ("rubicon route kill a", 2),
             ("rubicon route restore a --reason x --url http://localhost:1 -c f.toml", 2),
             ("rubicon failover enable", 2),
+            ("rubicon explain --nonsense", 2),
             ("rubicon --help", 0),
             ("rubicon check --help", 0),
             ("rubicon --version", 0),
@@ -119,6 +124,7 @@ mod tests {
             "rubicon route list",
             "rubicon route kill a --reason x -c f.toml",
             "rubicon failover disable --reason x --workflow w",
+            "rubicon explain -w w -H a:b -H c:d --request - --json",
             "rubicon check",
             "rubicon check -c f.toml --json",
             "rubicon serve -c f.toml",

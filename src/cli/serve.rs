@@ -28,6 +28,17 @@ WHAT IT SERVES, on [server] listen (127.0.0.1:8080):
   POST /v1/operations/ID/outcome   the application's word on its answer: accepted or rejected
   GET  /healthz  /readyz           200 while it runs; 503 on readyz once it shuts down
 
+Where there is an [[operator]], on [server] admin_listen (127.0.0.1:8081, loopback only), with an
+operator's token as Authorization: Bearer:
+
+  GET  /admin/v1/routes            how each route stands; POST …/ROUTE/kill and …/ROUTE/restore
+  GET  /admin/v1/failover          POST …/disable and …/enable, for all or for one workflow
+  GET  /admin/v1/operations        of all tenants
+  GET  /admin/v1/journal           who switched what, and why; …/head, …/verify
+  GET  /admin/v1/config            which configuration is in force
+  GET  /metrics                    Prometheus; without a token where [server] metrics_open is set
+From a shell: `rubicon route` and `rubicon failover`.
+
 A request belongs to the workflow that the header Rubicon-Workflow names, else to the one whose
 `models` has its model, else to the only one that the caller may use.
 
@@ -89,7 +100,7 @@ fn load(args: &ServeArgs) -> Result<Loaded, ExitCode> {
     match config::load(&args.config, &super::environment, now) {
         Ok(loaded) => {
             super::complain(&loaded.warnings);
-            let mut findings = config::findings(&loaded, now);
+            let mut findings = crate::check::findings(&loaded, now);
             findings.retain(|finding| finding.severity != Severity::Info);
             super::complain(&findings);
             Ok(loaded)

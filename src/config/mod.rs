@@ -1,20 +1,20 @@
 //! The configuration: a TOML file in, complete and consistent [`settings`] out, or *all* problems with file, line and key.
 //!
 //! Stages: TOML (`toml`, several syntax errors at once) → `raw.rs` (every value against the table of keys, `keys.rs`) →
-//! `checked/` (names resolve, secrets are read, values agree with each other) → [`Settings`]. [`findings()`] are what `check`
-//! says beyond that: a config may load and still hold a failover that can never act. `KEYS.md` documents every key.
+//! `checked/` (names resolve, secrets are read, values agree with each other) → [`Settings`]. What `check`
+//! says beyond that (a config may load and still hold a failover that can never act) is the room [`check`](crate::check)'s. `KEYS.md` documents every key.
 //!
 //! [`parse`] is pure: environment and files come in through [`Sources`]. Only [`load`] touches the disk.
 //! Not here: loading anew on SIGHUP.
 
 mod checked;
-mod findings;
 mod keys;
 mod keys_doc;
 mod keys_table;
 mod nearest;
 mod node;
 pub mod outside;
+pub mod passthrough;
 mod problem;
 mod raw;
 pub mod secret;
@@ -23,6 +23,7 @@ pub mod settings;
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
+pub mod token_file;
 
 use std::io::{self, IsTerminal as _, Read as _};
 use std::path::Path;
@@ -31,8 +32,8 @@ use toml::de::DeTable;
 
 use crate::clock::UnixMillis;
 
-pub use findings::findings;
 pub use keys_doc::render as keys_markdown;
+pub(crate) use problem::shown;
 pub use problem::{Code, PROBLEMS_MAX, Problem, Severity};
 use problem::{Places, Problems};
 use settings::Settings;
@@ -50,6 +51,15 @@ pub struct Loaded {
     /// What is probably not meant.
     pub warnings: Vec<Problem>,
     places: Places,
+}
+
+impl Loaded {
+    /// Where a key stands: file, line and column; those of the nearest key above it when it is not written down, line and column 0
+    /// where nothing of it is.
+    pub fn place(&self, key: &str) -> (String, usize, usize) {
+        let (line, column) = self.places.of(key);
+        (self.places.file.clone(), line, column)
+    }
 }
 
 /// Where values outside the text come from.

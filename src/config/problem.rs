@@ -88,7 +88,7 @@ codes! {
     MissingKey "missing_key" "A required key is absent."
     Duplicate "duplicate" "The same thing twice."
     Unresolved "unresolved" "A name of a provider, route or workflow that does not exist."
-    SecretInline "secret_inline" "A secret that is not `env:NAME` or `file:PATH`."
+    SecretInline "secret_inline" "A secret that is not `env:NAME` or `file:PATH` (`entra_token`: `file:PATH`)."
     SecretMissing "secret_missing" "The environment variable is not set."
     SecretUnreadable "secret_unreadable" "The secret's file cannot be read, is no regular file (a pipe, a device) or is over 64 KiB."
     SecretEmpty "secret_empty" "The variable or file is there and empty."
@@ -101,6 +101,8 @@ codes! {
     PlainHttp "plain_http" "Plain `http://` beyond loopback without `allow_plain_http`."
     HeaderNotAllowed "header_not_allowed" "A header that is never forwarded: credentials, cookies, hop-by-hop, the relay's own."
     DialectNotSpoken "dialect_not_spoken" "The provider's kind does not speak that dialect."
+    PassthroughShadows "passthrough_shadows" "A `passthrough` path that would take requests which the relay serves itself."
+    CredentialTwice "credential_twice" "`api_key` and `entra_token` at one provider."
     ModelClaimedTwice "model_claimed_twice" "Two workflows claim one model for one client."
     PrimaryRepeated "primary_repeated" "A workflow's primary is also its equivalent or alternate."
     DatesReversed "dates_reversed" "`until` lies before `on`."
@@ -110,7 +112,7 @@ codes! {
     FailoverWithoutCandidates "failover_without_candidates" "Failover is enabled and there is no route it may go to."
     FailoverNeverActs "failover_never_acts" "Failover is enabled and every candidate is refused for every request."
     FailoverRouteStatesNothing "failover_route_states_nothing" "A failover route without `capabilities`: it would be refused for everything."
-    CandidateIneligible "candidate_ineligible" "One failover route is refused for every request; the message has the reasons."
+    CandidateIneligible "candidate_ineligible" "One failover route is refused for every request, for the reason in the message."
     ApprovalNotPublic "approval_not_public" "Recovery over public HTTPS and the approval does not say `network = \"public\"`."
     NetworkNotStated "network_not_stated" "A failover route's provider does not say whether its network is private or public."
     TooFewAttempts "too_few_attempts" "Failover is enabled and `max_attempts` is 1."
@@ -120,13 +122,16 @@ codes! {
     CrossModelWithoutAlternates "cross_model_without_alternates" "`failover.cross_model = true` and no `alternates` to go to."
     ApprovalExpiresSoon "approval_expires_soon" "An approval that is in use ends within 30 days."
     VerificationExpiresSoon "verification_expires_soon" "A verification that is in use ends within 30 days."
+    SharedDomain "shared_domain" "A failover route shares provider, account, host or a `depends_on` domain with its primary."
+    SplitMemberRefused "split_member_refused" "A further member of a planned split gets no share, for the reason in the message."
+    ContextNotCompared "context_not_compared" "A failover route does not state `context_tokens`: whether a request fits there is not compared."
     SharedProvider "shared_provider" "Every failover route is at the primary's provider: its outage takes them all."
     ModelClassDiffers "model_class_differs" "An equivalent states another model class than the primary."
     CostWithoutPrice "cost_without_price" "`max_cost_usd` on a route without `price`: its cost is not counted."
     ClientWithoutWorkflows "client_without_workflows" "A client that may call nothing."
     WorkflowUnreachable "workflow_unreachable" "A workflow that no client may call."
     CredentialsNotTried "credentials_not_tried" "Outstanding live check: nobody asked the provider whether key and model are good."
-    DigestNotCompared "digest_not_compared" "Approvals carry no digest: whether the route is still the approved one was not compared."
+    DigestNotCompared "digest_not_compared" "An approval or verification carries no `route_digest`: whether the route is still the one that was looked at is not compared."
     TooManyProblems "too_many_problems" "Over 500 problems; the rest is not listed."
 }
 
@@ -219,7 +224,7 @@ impl Places {
 
 /// A piece of the user's text for a message: in backquotes when it is short, plain and does not look like a credential,
 /// else words that stand for it.
-pub(super) fn shown(text: &str) -> String {
+pub(crate) fn shown(text: &str) -> String {
     const SHOWN_MAX: usize = 64;
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.:/*".contains(&byte);
     if !text.is_empty() && text.len() <= SHOWN_MAX && text.bytes().all(plain) && !looks_secret(text) {

@@ -11,7 +11,9 @@ use crate::clock::UnixMillis;
 use crate::ids::{ClientId, ProviderId, RouteId, TenantId, WorkflowId};
 use crate::protocol::Dialect;
 
+use super::passthrough::Pattern;
 use super::secret::Secret;
+use super::token_file::TokenFile;
 
 /// Everything.
 #[derive(Debug)]
@@ -168,8 +170,12 @@ pub struct ClientSettings {
 pub enum ProviderKind {
     /// OpenAI itself: `Authorization: Bearer`.
     OpenAi,
+    /// Azure OpenAI and Microsoft Foundry, their v1 endpoint: `api-key`, or a bearer token of Entra.
+    AzureOpenAi,
     /// Anthropic itself: `x-api-key`, and `anthropic-version` where the caller sent none.
     Anthropic,
+    /// Amazon Bedrock's OpenAI- and Anthropic-compatible endpoints: `Authorization: Bearer` on both.
+    Bedrock,
     /// Anything that speaks Chat Completions: `Authorization: Bearer`.
     OpenAiCompatible,
 }
@@ -183,9 +189,12 @@ pub struct ProviderSettings {
     pub kind: ProviderKind,
     /// `base_url` (the vendor's own by default), scheme and authority and path, no trailing slash. For openai kinds it ends
     /// where `/chat/completions` follows (usually `/v1`); for anthropic `/v1` is cut off when given, `/v1/messages` follows.
+    /// Of azure-openai and bedrock it always ends in `/v1`.
     pub base_url: http::Uri,
     /// `api_key`; absent: no credential is sent (local servers).
     pub api_key: Option<Secret>,
+    /// `entra_token` (azure-openai), instead of `api_key`.
+    pub entra_token: Option<Arc<TokenFile>>,
     /// `account` (default: the provider's name): who holds pinned state.
     pub account: String,
     /// `legal_entity`.
@@ -194,7 +203,7 @@ pub struct ProviderSettings {
     pub data_classes: Option<Vec<String>>,
     /// `network`; absent: not stated.
     pub network: Option<Network>,
-    /// `terminal` (strict; lenient for openai-compatible): whether a finish reason and the end of the body are an end.
+    /// `terminal` (strict; lenient for openai-compatible and bedrock): whether a finish reason and the end of the body are an end.
     pub terminal: Terminal,
     /// `forward_headers`: request headers that go upstream besides the fixed list, in lower case.
     pub forward_headers: Vec<http::HeaderName>,
@@ -206,6 +215,13 @@ pub struct ProviderSettings {
     pub idempotency_header: Option<http::HeaderName>,
     /// `depends_on`: failure domains that it shares with others.
     pub depends_on: Vec<String>,
+}
+
+impl ProviderSettings {
+    /// The key or token of this moment.
+    pub fn credential(&self) -> Option<Secret> {
+        self.api_key.clone().or_else(|| self.entra_token.as_ref().map(|token| token.last_good()))
+    }
 }
 
 /// `network`.
@@ -363,8 +379,6 @@ pub struct WorkflowSettings {
     pub primary: Arc<RouteSettings>,
     /// All members of a planned split, the first included; empty where `primary` is one route.
     pub splits: Vec<Split>,
-    /// `passthrough`: paths that go to the primary with no recovery.
-    pub passthrough: Vec<String>,
     /// `equivalents`, in order.
     pub equivalents: Vec<Arc<RouteSettings>>,
     /// `alternates`, in order.
@@ -379,6 +393,8 @@ pub struct WorkflowSettings {
     pub failover: Failover,
     /// `[workflow.X.requires]`.
     pub requires: Requires,
+    /// `passthrough`: paths that go to the primary with no recovery.
+    pub passthrough: Vec<Pattern>,
 }
 
 /// `hold`.

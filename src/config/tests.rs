@@ -2,7 +2,7 @@
 //! carries a secret. One row a case.
 
 mod every_key;
-mod findings;
+mod kinds;
 mod problems;
 
 use std::io;

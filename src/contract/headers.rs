@@ -31,6 +31,9 @@ pub struct Asked {
     pub side_effects: Option<SideEffects>,
     /// Values of the vendors' beta headers.
     pub betas: Vec<String>,
+    /// The call is made by an SDK of the vendors' generator, which all official OpenAI and Anthropic ones are (`x-stainless-lang`), or
+    /// by what is built on one.
+    pub official_sdk: bool,
 }
 
 /// Why a header is refused: 400 with this code.
@@ -77,6 +80,7 @@ pub fn read(headers: &HeaderMap) -> Result<Asked, HeaderError> {
             Some(_) => return Err(bad("rubicon-side-effects", "must be none, read_only or write_possible")),
         },
         betas: betas(headers),
+        official_sdk: headers.contains_key("x-stainless-lang"),
     })
 }
 
@@ -157,6 +161,7 @@ mod tests {
             ("rubicon-resumable", "1"),
             ("rubicon-root", "run-1"),
             ("rubicon-ids", "0"),
+            ("x-stainless-lang", "python"),
         ]))
         .unwrap();
         assert_eq!(
@@ -170,6 +175,7 @@ mod tests {
                 attempts_used: 3,
                 side_effects: Some(SideEffects::None),
                 betas: ["a", "b", "c"].map(str::to_owned).to_vec(),
+                official_sdk: true,
             }
         );
         assert_eq!(read(&HeaderMap::new()).unwrap(), Asked::default());

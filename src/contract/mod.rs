@@ -19,14 +19,26 @@ pub enum Endpoint {
     Messages,
     /// `POST /v1/messages/count_tokens`: costs nothing, never streams.
     CountTokens,
+    /// `POST /v1/responses`.
+    Responses,
 }
 
 impl Endpoint {
+    /// The call that generates an answer in a dialect.
+    pub fn of(dialect: Dialect) -> Self {
+        match dialect {
+            Dialect::ChatCompletions => Self::ChatCompletions,
+            Dialect::AnthropicMessages => Self::Messages,
+            Dialect::Responses => Self::Responses,
+        }
+    }
+
     /// The dialect it speaks.
     pub fn dialect(self) -> Dialect {
         match self {
             Self::ChatCompletions => Dialect::ChatCompletions,
             Self::Messages | Self::CountTokens => Dialect::AnthropicMessages,
+            Self::Responses => Dialect::Responses,
         }
     }
 }
@@ -44,6 +56,8 @@ pub struct Contract {
     pub envelope: Envelope,
     /// Attempts that layers above already spent.
     pub attempts_used: u32,
+    /// The caller is an official SDK; its helpers decide in which form it can be kept waiting.
+    pub official_sdk: bool,
 }
 
 impl Contract {
@@ -61,7 +75,14 @@ impl Contract {
         if let Some(side_effects) = asked.side_effects {
             envelope.side_effects = envelope.side_effects.min(side_effects);
         }
-        Self { endpoint, facts, betas: asked.betas.clone(), envelope, attempts_used: asked.attempts_used }
+        Self {
+            endpoint,
+            facts,
+            betas: asked.betas.clone(),
+            envelope,
+            attempts_used: asked.attempts_used,
+            official_sdk: asked.official_sdk,
+        }
     }
 
     /// Every capability that the request uses, by name.

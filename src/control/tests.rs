@@ -135,6 +135,12 @@ fn chain(count: u64) -> Vec<Entry> {
         .collect()
 }
 
+/// As read from the disk: key, and the entry if it can be read.
+type Rows = Vec<(u64, Option<Entry>)>;
+
+/// What somebody does to them.
+type Harm = fn(&mut Rows);
+
 fn walk(entries: &[(u64, Option<Entry>)], wanted: Option<String>) -> Verdict {
     let mut verifier = Verifier::new(wanted);
     let broken = entries.iter().find_map(|(key, entry)| verifier.take(*key, entry.as_ref()).err());
@@ -149,26 +155,22 @@ fn a_broken_link_is_named() {
     let last = good[4].1.clone().expect("an entry").hash;
     assert!(walk(&good, Some(last.clone())).ok);
     assert!(walk(&[], None).ok && walk(&[], Some(journal::GENESIS.to_owned())).ok);
-    let rows: Vec<(&str, u64, Box<dyn Fn(&mut Vec<(u64, Option<Entry>)>)>)> = vec![
-        ("missing", 3, Box::new(|all| drop(all.remove(2)))),
-        ("unreadable", 3, Box::new(|all| all[2].1 = None)),
-        ("renumbered", 3, Box::new(|all| all[2].1.as_mut().expect("one").sequence = 9)),
-        ("changed", 3, Box::new(|all| all[2].1.as_mut().expect("one").reason = "y".to_owned())),
-        ("changed", 3, Box::new(|all| all[2].1.as_mut().expect("one").by = "eve".to_owned())),
+    let rows: [(&str, u64, Harm); 6] = [
+        ("missing", 3, |all| drop(all.remove(2))),
+        ("unreadable", 3, |all| all[2].1 = None),
+        ("renumbered", 3, |all| all[2].1.as_mut().expect("one").sequence = 9),
+        ("changed", 3, |all| all[2].1.as_mut().expect("one").reason = "y".to_owned()),
+        ("changed", 3, |all| all[2].1.as_mut().expect("one").by = "eve".to_owned()),
         // Somebody who also made the hash fit is found by the next entry.
-        (
-            "unlinked",
-            4,
-            Box::new(|all| {
-                let entry = all[2].1.as_mut().expect("one");
-                entry.reason = "y".to_owned();
-                entry.hash = entry.digest();
-            }),
-        ),
+        ("unlinked", 4, |all| {
+            let entry = all[2].1.as_mut().expect("one");
+            entry.reason = "y".to_owned();
+            entry.hash = entry.digest();
+        }),
     ];
-    for (why, sequence, change) in rows {
+    for (why, sequence, harm) in rows {
         let mut all = good.clone();
-        change(&mut all);
+        harm(&mut all);
         let verdict = walk(&all, None);
         assert!(!verdict.ok);
         assert_eq!(verdict.broken.map(|broken| (broken.sequence, broken.why)), Some((sequence, why)));

@@ -211,6 +211,8 @@ pub enum AutoDialect {
     /// `anthropic-messages` or `anthropic`.
     #[serde(alias = "anthropic")]
     AnthropicMessages,
+    /// `responses`.
+    Responses,
 }
 
 impl Default for Script {

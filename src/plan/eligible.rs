@@ -1,147 +1,105 @@
-//! One predicate a reason: may this route take over for this operation? (SPEC section 3, "eligible"; names from its Annex.)
+//! One predicate a reason: may this route serve this operation? (SPEC section 3, "eligible"; names from its Annex.)
 //!
-//! Reasons that depend on the moment (breaker, kill switch, capacity, failover limits) come with the rooms that know them;
-//! cost and time are the controller's.
-
-use std::fmt;
+//! In: a [`Question`]. Out: every reason that stands, in the order of [`NAMES`](super::refusal::NAMES). Here are the reasons of the
+//! configuration and of the request; what depends on the moment is [`order`](super::order)'s, cost and time are the controller's.
+//! [`standing`] has those that stand for every request, so that `check` says the same as a request would hear.
 
 use crate::clock::UnixMillis;
 use crate::config::settings::{Approval, Network, Purpose, RouteSettings, WorkflowSettings};
 use crate::contract::Contract;
 
-use super::Role;
+use super::{Refusal, Role};
 
-/// Why a route may not serve. The printed names are a closed list, the same in `rubicon.refused`, logs and docs.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Refusal {
-    /// `failover.enabled` is false, or `failover.equivalent` is.
-    FailoverDisabled,
-    /// `failover.cross_model` is false.
-    CrossModelDisabled,
-    /// No approval for this workflow, route and purpose.
-    ApprovalMissing,
-    /// All such approvals have expired.
-    ApprovalExpired,
-    /// The route is not verified.
-    VerificationMissing,
-    /// Its verification has expired.
-    VerificationExpired,
-    /// Its region is not allowed or not stated.
-    Region,
-    /// Its network is not the required one, or it is public and no approval says so.
-    Network,
-    /// Its provider may not see the data class.
-    DataClass,
-    /// Its provider's legal entity is not allowed.
-    LegalEntity,
-    /// Its model class is not allowed.
-    ModelClass,
-    /// It does not speak the dialect.
-    Dialect,
-    /// It lacks a capability that the workflow requires or the request uses.
-    Capability(String),
-    /// The request does not fit its context, or it states less than required.
-    ContextTooLarge,
-    /// The request carries state that only another account holds.
-    Pinned(&'static str),
-    /// The approval is of another host, model, account, region or network.
-    ApprovalStale,
-    /// The verification is of another host, model, account, region or network.
-    VerificationStale,
-    /// Its safety profile is not the required one.
-    SafetyProfile,
-    /// It is not stated to be good at a required language.
-    Language,
-    /// It is not stated to keep a required schema.
-    Schema,
-    /// An operator killed it.
-    Killed,
-    /// Its breaker has tripped.
-    Tripped,
-    /// Its limits are reached.
-    Capacity,
-    /// Its limits for recovery traffic are reached.
-    FailoverLimit,
-    /// The operation's cost budget does not allow it.
-    Cost,
-    /// The operation has no time left for it.
-    Time,
-    /// The class of the failure does not allow it.
-    ClassBlocked,
-    /// A tool of the provider may have acted, and must not twice.
-    SideEffects,
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::FailoverDisabled => f.write_str("failover_disabled"),
-            Self::CrossModelDisabled => f.write_str("cross_model_disabled"),
-            Self::ApprovalMissing => f.write_str("approval_missing"),
-            Self::ApprovalExpired => f.write_str("approval_expired"),
-            Self::VerificationMissing => f.write_str("verification_missing"),
-            Self::VerificationExpired => f.write_str("verification_expired"),
-            Self::Region => f.write_str("region"),
-            Self::Network => f.write_str("network"),
-            Self::DataClass => f.write_str("data_class"),
-            Self::LegalEntity => f.write_str("legal_entity"),
-            Self::ModelClass => f.write_str("model_class"),
-            Self::Dialect => f.write_str("dialect"),
-            Self::Capability(name) => write!(f, "capability:{name}"),
-            Self::ContextTooLarge => f.write_str("context_too_large"),
-            Self::Pinned(field) => write!(f, "pinned:{field}"),
-            Self::ApprovalStale => f.write_str("approval_stale"),
-            Self::VerificationStale => f.write_str("verification_stale"),
-            Self::SafetyProfile => f.write_str("safety_profile"),
-            Self::Language => f.write_str("language"),
-            Self::Schema => f.write_str("schema"),
-            Self::Killed => f.write_str("killed"),
-            Self::Tripped => f.write_str("tripped"),
-            Self::Capacity => f.write_str("capacity"),
-            Self::FailoverLimit => f.write_str("failover_limit"),
-            Self::Cost => f.write_str("cost"),
-            Self::Time => f.write_str("time"),
-            Self::ClassBlocked => f.write_str("class_blocked"),
-            Self::SideEffects => f.write_str("side_effects"),
-        }
-    }
-}
-
-/// What is asked of one route.
+/// What is asked of one route, whatever the request.
 #[derive(Clone, Copy)]
-pub struct Question<'a> {
+pub struct Standing<'a> {
     /// The workflow.
     pub workflow: &'a WorkflowSettings,
     /// All approvals.
     pub approvals: &'a [Approval],
-    /// The request.
-    pub contract: &'a Contract,
     /// The route.
     pub route: &'a RouteSettings,
-    /// What it is to the workflow (never the primary).
+    /// What it would serve as.
     pub role: Role,
     /// Wall time.
     pub now: UnixMillis,
+    /// An operator switched failover off.
+    pub failover_off: bool,
 }
 
-/// Every reason against the route; none: it is eligible.
-pub fn refusals(question: &Question<'_>) -> Vec<Refusal> {
-    let mut reasons = Vec::new();
-    reasons.extend(switched_off(question));
-    reasons.extend(approval(question));
-    reasons.extend(verification(question));
-    reasons.extend(place(question));
-    reasons.extend(abilities(question));
-    reasons.extend(context(question));
-    reasons.extend(pinned(question));
+/// What is asked of one route for one request.
+#[derive(Clone, Copy)]
+pub struct Question<'a> {
+    /// Whatever the request.
+    pub standing: Standing<'a>,
+    /// The request.
+    pub contract: &'a Contract,
+}
+
+impl Standing<'_> {
+    /// The first member, or the only one: SPEC asks nothing of it ("the primary route needs no approval", and what it does not list
+    /// is not checked).
+    fn is_primary(&self) -> bool {
+        self.route.name == self.workflow.primary.name
+    }
+
+    /// The approval that it needs: as the chosen member of a split, as an equivalent (which the other members stand in for), or
+    /// as an alternate.
+    pub fn purpose(&self) -> Purpose {
+        match self.role {
+            Role::Primary => Purpose::Planned,
+            Role::Planned | Role::Equivalent => Purpose::Failover,
+            Role::Alternate => Purpose::CrossModel,
+        }
+    }
+}
+
+/// Every reason of the configuration and the request against the route; none: it is eligible but for the moment.
+pub fn refusals(q: &Question<'_>) -> Vec<Refusal> {
+    let mut reasons = by_config(&q.standing);
+    reasons.extend(dialect(q));
+    if q.standing.route.model.is_none() && q.contract.facts.model.is_none() {
+        reasons.push(Refusal::Capability(MODEL.to_owned()));
+    }
+    if !q.standing.is_primary() {
+        reasons.extend(lacking(&q.standing, q.contract.capabilities()));
+        reasons.extend(minimum(&q.standing).or_else(|| context(q)));
+    }
+    reasons.extend(pinned(q));
     reasons
 }
 
-fn switched_off(q: &Question<'_>) -> Option<Refusal> {
-    let failover = &q.workflow.failover;
-    match q.role {
-        _ if !failover.enabled => Some(Refusal::FailoverDisabled),
-        Role::Equivalent if !failover.equivalent => Some(Refusal::FailoverDisabled),
+/// Every reason that stands for each request.
+pub fn standing(s: &Standing<'_>) -> Vec<Refusal> {
+    let mut reasons = by_config(s);
+    if !s.is_primary() {
+        let primary = &s.workflow.primary.dialects;
+        reasons.extend((!s.route.dialects.iter().any(|own| primary.contains(own))).then_some(Refusal::Dialect));
+        reasons.extend(lacking(s, std::iter::empty()));
+        reasons.extend(minimum(s));
+    }
+    reasons
+}
+
+fn by_config(s: &Standing<'_>) -> Vec<Refusal> {
+    let mut reasons = Vec::new();
+    reasons.extend(switched_off(s));
+    if !s.is_primary() {
+        reasons.extend(approval(s));
+        reasons.extend(verification(s));
+        reasons.extend(place(s));
+        reasons.extend(promises(s));
+    }
+    reasons
+}
+
+fn switched_off(s: &Standing<'_>) -> Option<Refusal> {
+    let failover = &s.workflow.failover;
+    match s.role {
+        // The first choice is no failover.
+        Role::Primary => None,
+        _ if s.failover_off || !failover.enabled => Some(Refusal::FailoverDisabled),
+        Role::Planned | Role::Equivalent if !failover.equivalent => Some(Refusal::FailoverDisabled),
         Role::Alternate if !failover.cross_model => Some(Refusal::CrossModelDisabled),
         _ => None,
     }
@@ -151,32 +109,44 @@ fn live(until: Option<UnixMillis>, now: UnixMillis) -> bool {
     until.is_none_or(|until| now <= until)
 }
 
-fn approvals_of<'a>(q: &Question<'a>) -> impl Iterator<Item = &'a Approval> {
-    let purpose = if q.role == Role::Alternate { Purpose::CrossModel } else { Purpose::Failover };
-    let (workflow, route) = (q.workflow, q.route);
-    q.approvals.iter().filter(move |approval| {
+/// Without a digest nothing is compared.
+fn of_this(digest: Option<&String>, route: &RouteSettings) -> bool {
+    digest.is_none_or(|digest| *digest == super::digest::route_digest(route))
+}
+
+fn approvals_of<'a>(s: &Standing<'a>) -> impl Iterator<Item = &'a Approval> {
+    let (workflow, route, purpose) = (s.workflow, s.route, s.purpose());
+    s.approvals.iter().filter(move |approval| {
         approval.workflow == workflow.name && approval.route == route.name && approval.purpose == purpose
     })
 }
 
-fn approval(q: &Question<'_>) -> Option<Refusal> {
-    if approvals_of(q).any(|approval| live(approval.until, q.now)) {
+fn approval(s: &Standing<'_>) -> Option<Refusal> {
+    let is_good = |approval: &Approval| live(approval.until, s.now) && of_this(approval.route_digest.as_ref(), s.route);
+    if approvals_of(s).any(is_good) {
         return None;
     }
-    Some(if approvals_of(q).next().is_some() { Refusal::ApprovalExpired } else { Refusal::ApprovalMissing })
+    Some(if approvals_of(s).any(|approval| live(approval.until, s.now)) {
+        Refusal::ApprovalStale
+    } else if approvals_of(s).next().is_some() {
+        Refusal::ApprovalExpired
+    } else {
+        Refusal::ApprovalMissing
+    })
 }
 
-fn verification(q: &Question<'_>) -> Option<Refusal> {
-    match &q.route.verified {
+fn verification(s: &Standing<'_>) -> Option<Refusal> {
+    match &s.route.verified {
         None => Some(Refusal::VerificationMissing),
-        Some(verified) if !live(verified.until, q.now) => Some(Refusal::VerificationExpired),
+        Some(verified) if !live(verified.until, s.now) => Some(Refusal::VerificationExpired),
+        Some(verified) if !of_this(verified.route_digest.as_ref(), s.route) => Some(Refusal::VerificationStale),
         Some(_) => None,
     }
 }
 
 /// Region, network, data class, legal entity, model class: what is required must be stated and fit.
-fn place(q: &Question<'_>) -> Vec<Refusal> {
-    let (requires, route, provider) = (&q.workflow.requires, q.route, &q.route.provider);
+fn place(s: &Standing<'_>) -> Vec<Refusal> {
+    let (requires, route, provider) = (&s.workflow.requires, s.route, &s.route.provider);
     let among = |allowed: &[String], stated: &Option<String>| {
         allowed.is_empty() || stated.as_ref().is_some_and(|stated| allowed.contains(stated))
     };
@@ -184,9 +154,10 @@ fn place(q: &Question<'_>) -> Vec<Refusal> {
     if !among(&requires.regions, &route.region) {
         reasons.push(Refusal::Region);
     }
-    // Recovery over a public network needs an approval that says so (SPEC section 3).
-    let public_approved =
-        || approvals_of(q).any(|approval| live(approval.until, q.now) && approval.network == Some(Network::Public));
+    // Recovery over a public network needs an approval that says so (SPEC section 3); the planned share of a split is no recovery.
+    // A stale one has said so all the same: that it is stale is told by its own name.
+    let says_public = |approval: &Approval| live(approval.until, s.now) && approval.network == Some(Network::Public);
+    let public_approved = || s.role == Role::Primary || approvals_of(s).any(says_public);
     // A required public network restricts nothing; a private one must be stated.
     let misplaced = requires.network == Some(Network::Private) && provider.network != Some(Network::Private);
     if misplaced || (provider.network == Some(Network::Public) && !public_approved()) {
@@ -206,40 +177,61 @@ fn place(q: &Question<'_>) -> Vec<Refusal> {
     reasons
 }
 
-/// Dialect and capabilities: a route that states none has none (SPEC: "a failover route must state what it can do").
-fn abilities(q: &Question<'_>) -> Vec<Refusal> {
+/// Safety profile, languages, schemas: what is required must be stated.
+fn promises(s: &Standing<'_>) -> Vec<Refusal> {
+    let (requires, route) = (&s.workflow.requires, s.route);
+    let covers = |required: &[String], stated: &Option<Vec<String>>| {
+        required.iter().all(|name| stated.as_ref().is_some_and(|stated| stated.contains(name)))
+    };
     let mut reasons = Vec::new();
-    if !q.route.dialects.contains(&q.contract.endpoint.dialect()) {
-        reasons.push(Refusal::Dialect);
+    if requires.safety_profile.is_some() && requires.safety_profile != route.safety_profile {
+        reasons.push(Refusal::SafetyProfile);
     }
-    let stated = q.route.capabilities.as_deref().unwrap_or_default();
-    let mut needed: Vec<String> =
-        q.workflow.requires.capabilities.iter().cloned().chain(q.contract.capabilities()).collect();
-    needed.sort();
-    needed.dedup();
-    reasons.extend(needed.into_iter().filter(|name| !stated.contains(name)).map(Refusal::Capability));
+    if !covers(&requires.languages, &route.languages) {
+        reasons.push(Refusal::Language);
+    }
+    if !covers(&requires.schemas, &route.schemas) {
+        reasons.push(Refusal::Schema);
+    }
     reasons
 }
 
+fn minimum(s: &Standing<'_>) -> Option<Refusal> {
+    let minimum = s.workflow.requires.min_context_tokens?;
+    s.route.context_tokens.is_none_or(|tokens| tokens < minimum).then_some(Refusal::ContextTooLarge)
+}
+
+fn dialect(q: &Question<'_>) -> Option<Refusal> {
+    (!q.standing.route.dialects.contains(&q.contract.endpoint.dialect())).then_some(Refusal::Dialect)
+}
+
+/// The capability of naming the model: a route without `model` needs it from the request.
+const MODEL: &str = "model";
+
+/// What the workflow requires and the request uses; a route that states none has none (SPEC: "a failover route must state what it
+/// can do").
+fn lacking(s: &Standing<'_>, used: impl Iterator<Item = String>) -> Vec<Refusal> {
+    let stated = s.route.capabilities.as_deref().unwrap_or_default();
+    let mut needed: Vec<String> = s.workflow.requires.capabilities.iter().cloned().chain(used).collect();
+    needed.sort();
+    needed.dedup();
+    needed.into_iter().filter(|name| !stated.contains(name)).map(Refusal::Capability).collect()
+}
+
+/// A route that does not state its context is not compared, which `check` says.
 fn context(q: &Question<'_>) -> Option<Refusal> {
-    let facts = &q.contract.facts;
-    let estimate = (facts.text_bytes / 4).saturating_add(facts.max_output_tokens.unwrap_or(0));
-    let too_small = q.route.context_tokens.is_some_and(|tokens| estimate > tokens);
-    let under_minimum = q
-        .workflow
-        .requires
-        .min_context_tokens
-        .is_some_and(|minimum| q.route.context_tokens.is_none_or(|tokens| tokens < minimum));
-    (too_small || under_minimum).then_some(Refusal::ContextTooLarge)
+    let (facts, route) = (&q.contract.facts, q.standing.route);
+    let estimate = facts.input_tokens().saturating_add(facts.output_tokens(route.max_output_tokens));
+    route.context_tokens.is_some_and(|tokens| estimate > tokens).then_some(Refusal::ContextTooLarge)
 }
 
 /// State that an account holds. Who issued it is not remembered yet, so it belongs to the primary's account (SPEC:
 /// "unknown state belongs to the primary and never fails over").
 fn pinned(q: &Question<'_>) -> Vec<Refusal> {
-    if q.route.provider.account == q.workflow.primary.provider.account {
+    if q.standing.route.provider.account == q.standing.workflow.primary.provider.account {
         return Vec::new();
     }
-    q.contract.facts.pins.iter().map(|field| Refusal::Pinned(field)).collect()
+    q.contract.facts.pin_fields().into_iter().map(Refusal::Pinned).collect()
 }
 
 #[cfg(test)]

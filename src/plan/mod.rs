@@ -1,20 +1,27 @@
 //! Which routes may serve an operation, in what order, and why not the others. A pure function of the configuration, the
-//! request's contract and the date, so that it can be explained from a shell with no server.
+//! request's contract, the date and what is closed at the moment, so that it can be explained from a shell with no server.
 //!
-//! The primary is always a candidate (it needs no approval); it is refused only for state that another account holds, which
-//! this build cannot know. Every other route passes one predicate a reason ([`eligible`]); a refusal is data.
+//! The primary needs no approval, and what it does not state is not checked; it is refused only where it does not fit at all (dialect,
+//! model, state of another account), where an operator killed it, and for the moment ([`order`]). Every other route passes one
+//! predicate a reason ([`eligible`]); a refusal is data, and its names are one closed list ([`refusal`], `refusals.md`).
 
+pub mod digest;
 pub mod eligible;
+pub mod explain;
+mod order;
+pub mod refusal;
+#[cfg(test)]
+mod refusals_doc;
 
 use std::sync::Arc;
 
 use crate::clock::{Instant, UnixMillis};
 use crate::config::settings::{Approval, RouteSettings, WorkflowSettings};
 use crate::contract::Contract;
-use crate::gate::{Closed, Gate};
+use crate::gate::Gate;
 use crate::ids::RouteId;
 
-pub use eligible::Refusal;
+pub use refusal::Refusal;
 
 /// What a candidate is to the workflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,6 +36,18 @@ pub enum Role {
     Alternate,
 }
 
+impl Role {
+    /// As printed.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Primary => "primary",
+            Self::Planned => "planned",
+            Self::Equivalent => "equivalent",
+            Self::Alternate => "alternate",
+        }
+    }
+}
+
 /// A route that may serve.
 #[derive(Clone, Debug)]
 pub struct Candidate {
@@ -38,13 +57,35 @@ pub struct Candidate {
     pub role: Role,
 }
 
+/// A member of the planned split.
+#[derive(Clone, Debug)]
+pub struct Member {
+    /// The route.
+    pub route: Arc<RouteSettings>,
+    /// Its weight.
+    pub weight: u32,
+    /// Why it has no share; empty: it has.
+    pub why: Vec<Refusal>,
+}
+
 /// Candidates in order, and the refused with their reasons.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
     /// In the order in which they are tried.
     pub candidates: Vec<Candidate>,
-    /// Route and every reason that holds, in the order of the configuration.
+    /// Route and every reason that holds, in the order in which they would have been tried.
     pub refused: Vec<(RouteId, Vec<Refusal>)>,
+    /// When the first route that is refused as `tripped` may be asked again.
+    pub ready_at: Option<Instant>,
+    /// The members of a planned split; empty where the primary is one route.
+    pub split: Vec<Member>,
+}
+
+impl Plan {
+    /// No route may serve, and one of them may in a while: what stands against it is the moment alone.
+    pub fn is_closed_for_now(&self) -> bool {
+        self.candidates.is_empty() && self.refused.iter().any(|(_, reasons)| reasons.iter().all(Refusal::is_momentary))
+    }
 }
 
 /// What the plan depends on beside the workflow and the request.
@@ -64,32 +105,19 @@ pub struct World<'a> {
 
 /// Makes the plan.
 pub fn plan(workflow: &WorkflowSettings, contract: &Contract, world: &World<'_>) -> Plan {
-    let (approvals, now) = (world.approvals, world.now);
-    let mut plan = Plan::default();
-    let killed = |route: &RouteSettings| world.gate.closed(&route.name, false, world.at) == Some(Closed::Killed);
-    if killed(&workflow.primary) {
-        plan.refused.push((workflow.primary.name.clone(), vec![Refusal::Killed]));
-    } else {
-        plan.candidates.push(Candidate { route: Arc::clone(&workflow.primary), role: Role::Primary });
-    }
-    let others = workflow
-        .equivalents
-        .iter()
-        .map(|route| (route, Role::Equivalent))
-        .chain(workflow.alternates.iter().map(|route| (route, Role::Alternate)));
-    for (route, role) in others {
-        let mut reasons = eligible::refusals(&eligible::Question { workflow, approvals, contract, route, role, now });
-        if world.gate.failover_off(&workflow.name) && !reasons.contains(&Refusal::FailoverDisabled) {
-            reasons.push(Refusal::FailoverDisabled);
-        }
-        if killed(route) {
-            reasons.push(Refusal::Killed);
-        }
-        if reasons.is_empty() {
-            plan.candidates.push(Candidate { route: Arc::clone(route), role });
+    let asker = order::Asker { workflow, contract, world };
+    let members = asker.members();
+    let mut seats = asker.seats(&members);
+    let mut plan = Plan { ready_at: asker.closed_now(&mut seats), ..Plan::default() };
+    for seat in seats {
+        if seat.reasons.is_empty() {
+            plan.candidates.push(Candidate { route: seat.route, role: seat.role });
         } else {
-            plan.refused.push((route.name.clone(), reasons));
+            plan.refused.push((seat.route.name.clone(), seat.reasons));
         }
+    }
+    if !workflow.splits.is_empty() {
+        plan.split = members;
     }
     plan
 }

@@ -10,15 +10,18 @@ mod doc;
 pub mod features;
 pub mod json_object;
 pub mod json_walk;
+pub mod pin;
 pub mod request;
+pub mod responses;
 pub mod signal;
 
 use bytes::Bytes;
 use serde::Serialize;
 
 use crate::reply::Outward;
+use pin::Pin;
 use request::{RequestError, RequestFacts};
-use signal::{Fault, Row, StreamReader, Usage};
+use signal::{Fault, Place, Row, StreamReader, Usage};
 
 /// A wire format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
@@ -28,17 +31,20 @@ pub enum Dialect {
     ChatCompletions,
     /// Anthropic Messages.
     AnthropicMessages,
+    /// OpenAI Responses.
+    Responses,
 }
 
 impl Dialect {
     /// Every dialect of this build.
-    pub const ALL: [Self; 2] = [Self::ChatCompletions, Self::AnthropicMessages];
+    pub const ALL: [Self; 3] = [Self::ChatCompletions, Self::AnthropicMessages, Self::Responses];
 
     /// The name used in the configuration and the events.
     pub fn name(self) -> &'static str {
         match self {
             Self::ChatCompletions => "chat-completions",
             Self::AnthropicMessages => "anthropic-messages",
+            Self::Responses => "responses",
         }
     }
 
@@ -47,6 +53,7 @@ impl Dialect {
         match self {
             Self::ChatCompletions => chat_completions::table::ROWS,
             Self::AnthropicMessages => anthropic_messages::table::ROWS,
+            Self::Responses => responses::table::ROWS,
         }
     }
 
@@ -58,6 +65,7 @@ impl Dialect {
         match self {
             Self::ChatCompletions => chat_completions::request::read(body),
             Self::AnthropicMessages => anthropic_messages::request::read(body),
+            Self::Responses => responses::request::read(body),
         }
     }
 
@@ -66,6 +74,7 @@ impl Dialect {
         match self {
             Self::ChatCompletions => Box::new(chat_completions::stream::Reader::new(choices)),
             Self::AnthropicMessages => Box::new(anthropic_messages::stream::Reader::new()),
+            Self::Responses => Box::new(responses::stream::Reader::new()),
         }
     }
 
@@ -74,6 +83,7 @@ impl Dialect {
         match self {
             Self::ChatCompletions => chat_completions::fault::of_body(body),
             Self::AnthropicMessages => anthropic_messages::fault::of_body(body),
+            Self::Responses => responses::fault::of_body(body),
         }
     }
 
@@ -82,6 +92,7 @@ impl Dialect {
         match self {
             Self::ChatCompletions => chat_completions::usage::of_answer(body),
             Self::AnthropicMessages => anthropic_messages::usage::of_answer(body),
+            Self::Responses => responses::usage::of_answer(body),
         }
     }
 
@@ -90,23 +101,28 @@ impl Dialect {
         match self {
             Self::ChatCompletions => chat_completions::reply::error_body(failure),
             Self::AnthropicMessages => anthropic_messages::reply::error_body(failure),
+            Self::Responses => responses::reply::error_body(failure),
         }
     }
 
-    /// The one in-stream error frame that every official SDK of the dialect raises (STREAMS.md 2.2), ready to send.
-    pub fn error_frame(self, failure: &Outward) -> Bytes {
+    /// The in-stream error frame that every official SDK of the dialect raises (STREAMS.md 2.2; responses has a second one behind
+    /// it), ready to send. `place` is where the stream stands ([`StreamReader::place`]); its default where nothing was sent.
+    pub fn error_frame(self, failure: &Outward, place: &Place) -> Bytes {
         match self {
             Self::ChatCompletions => chat_completions::reply::error_frame(failure),
             Self::AnthropicMessages => anthropic_messages::reply::error_frame(failure),
+            Self::Responses => responses::reply::error_frame(failure, place),
         }
     }
 
     /// A keep-alive that clients of the dialect take without noticing. `ids` is true when the client asked for `id:` fields
-    /// (then openai-python needs a bare comment line without a blank line, STREAMS.md 2.1).
-    pub fn keepalive(self, ids: bool) -> Bytes {
+    /// (then openai-python needs a bare comment line without a blank line, STREAMS.md 2.1), `official_sdk` when it is one of the vendor's own
+    /// SDKs, whose helpers want to hear of a response before anything else.
+    pub fn keepalive(self, ids: bool, official_sdk: bool) -> Bytes {
         match self {
             Self::ChatCompletions => chat_completions::reply::keepalive(ids),
             Self::AnthropicMessages => anthropic_messages::reply::keepalive(),
+            Self::Responses => responses::reply::keepalive(official_sdk),
         }
     }
 }
@@ -114,7 +130,7 @@ impl Dialect {
 /// What a whole answer says of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
-    /// It is JSON of the dialect's answer shape (`choices` / `type: message`), complete and without an error object.
+    /// It is JSON of the dialect's answer shape (`choices` / `type: message` / `output`), complete and without an error object.
     pub valid: bool,
     /// Tokens.
     pub usage: Usage,
@@ -122,4 +138,6 @@ pub struct Answer {
     pub finish_reason: Option<String>,
     /// The model that the provider says it served.
     pub served_model: Option<String>,
+    /// State of the account's own that it gives out, sorted, without doubles.
+    pub issued: Vec<Pin>,
 }

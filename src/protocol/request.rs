@@ -5,6 +5,8 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
+use super::pin::Pin;
+
 /// What the relay must know of a request body.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RequestFacts {
@@ -29,9 +31,36 @@ pub struct RequestFacts {
     /// Capabilities that the request uses, by SPEC name, sorted, without doubles: `text`, `image`, `audio`, `file`,
     /// `tools`, `parallel_tools`, `json_schema`, `reasoning`, `logprobs`, and hosted tools by type (`web_search`, `mcp` …).
     pub capabilities: Vec<String>,
-    /// State in the request that only one account holds, by SPEC name (`file_id`, `encrypted_content`, `signature`,
-    /// `container`, `conversation`, `previous_response_id`), sorted, without doubles.
-    pub pins: Vec<&'static str>,
+    /// State in the request that only one account holds, sorted, without doubles.
+    pub pins: Vec<Pin>,
+}
+
+impl RequestFacts {
+    /// The fields of [`RequestFacts::pins`] by SPEC name (`file_id`, `encrypted_content`, `signature`, `container`,
+    /// `conversation`, `previous_response_id`), sorted, each once.
+    pub fn pin_fields(&self) -> Vec<&'static str> {
+        let mut fields: Vec<_> = self.pins.iter().map(|pin| pin.field).collect();
+        fields.dedup();
+        fields
+    }
+}
+
+/// Output tokens assumed where neither request nor route says (SPEC Annex, Routing).
+pub const OUTPUT_TOKENS_ASSUMED: u64 = 4096;
+
+/// Bytes of text a token, for estimates (SPEC Annex, Routing).
+pub const BYTES_A_TOKEN: u64 = 4;
+
+impl RequestFacts {
+    /// Input tokens, estimated.
+    pub fn input_tokens(&self) -> u64 {
+        self.text_bytes / BYTES_A_TOKEN
+    }
+
+    /// Output tokens of one choice, estimated: the request's own maximum, else the route's, else 4096.
+    pub fn output_tokens(&self, route_max: Option<u64>) -> u64 {
+        self.max_output_tokens.or(route_max).unwrap_or(OUTPUT_TOKENS_ASSUMED)
+    }
 }
 
 /// A tool that the provider runs by itself.

@@ -7,6 +7,8 @@
 
 use serde::Serialize;
 
+use super::pin::Pin;
+
 /// What a visible event shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -132,6 +134,28 @@ pub trait StreamReader: Send + Sync {
 
     /// The model that the provider says it served.
     fn served_model(&self) -> Option<&str>;
+
+    /// State of the account's own that the stream has given out so far (ids, encrypted reasoning, signatures …), at most
+    /// [`PINS_MAX`](super::pin::PINS_MAX): whoever presents it again must come back to this account.
+    fn issued(&self) -> &[Pin];
+
+    /// Where the relay's own last words stand in the stream. Only the responses dialect numbers its events.
+    fn place(&self) -> Place {
+        Place::default()
+    }
+}
+
+/// Where a stream stands, as far as the relay's own last words in it must say so.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// The number of the next event: one more than that of the last one read that is no fault; 0 at the start.
+    pub sequence: u64,
+    /// The answer's id, where it was told.
+    pub id: Option<String>,
+    /// The answer's model, where it was told.
+    pub model: Option<String>,
+    /// When the answer was begun, in seconds since 1970, by the provider's clock; 0 where it was not told.
+    pub created_at: u64,
 }
 
 /// One row of the first-visible-output table: an event or delta kind and what it shows. The readers decide by these

@@ -13,7 +13,7 @@ use crate::protocol::Dialect;
 
 use super::app::App;
 use super::auth::Caller;
-use super::handler::{Answer, Refusal, denied};
+use super::intake::{Answer, Refusal, denied};
 use super::operations::{Operation, Operations, View};
 
 pub(super) fn json(status: StatusCode, value: &impl serde::Serialize) -> Answer {
@@ -126,6 +126,11 @@ pub async fn method_not_allowed(request: Request<axum::body::Body>) -> Answer {
     Refusal::new(405, "method_not_allowed", message).into_response(dialect_of(request.uri().path()))
 }
 
-fn dialect_of(path: &str) -> Dialect {
-    if path.starts_with("/v1/messages") { Dialect::AnthropicMessages } else { Dialect::ChatCompletions }
+/// Whose errors are written for a path that no dialect's call is behind.
+pub(super) fn dialect_of(path: &str) -> Dialect {
+    match path {
+        _ if path.starts_with("/v1/messages") => Dialect::AnthropicMessages,
+        _ if path.starts_with("/v1/responses") => Dialect::Responses,
+        _ => Dialect::ChatCompletions,
+    }
 }

@@ -2,18 +2,14 @@
 //!
 //! Every refusal here is an error in the caller's dialect, made before any provider is asked, and harms no other request.
 
-use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::extract::State;
 use axum::response::Response;
-use bytes::{Bytes, BytesMut};
-use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
-use http::{HeaderMap, Request, StatusCode, Version};
-use http_body_util::BodyExt as _;
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderValue};
+use http::{Request, Version};
 use tokio::sync::{OwnedSemaphorePermit, watch};
-use tokio::time::timeout_at;
 
 use crate::clock::{Instant, UnixMillis};
 use crate::config::settings::WorkflowSettings;
@@ -23,27 +19,18 @@ use crate::ids::OperationId;
 use crate::plan::{self, World};
 use crate::protocol::Dialect;
 use crate::protocol::signal::Usage;
-use crate::reply::Outward;
 
 use super::app::{App, random_id, random_u64};
 use super::auth::Caller;
 use super::client_body::{ClientBody, Limits, WholeBody};
 use super::emit::{Driven, Head, Out};
 use super::idempotency::{Claim, Claimed, Stored};
-use super::operation::{Job, error_headers, run};
+use super::intake::{self, Answer, Refusal};
+use super::operation::{Job, run};
 use super::operations::{self, Operation, View};
-use super::outward;
-use super::told::{CLIENT_GONE, Told, call_of};
+use super::passthrough::{self, Passing};
+use super::told::{Told, call_of};
 use super::transport::{InRequest, Transport};
-
-/// A request body that stops coming for this long is given up (408).
-const BODY_STALL_MAX: Duration = Duration::from_secs(30);
-
-/// A request body must be whole within this (408): 32 MiB at 56 KB/s. Else a byte now and then would hold a permit for years.
-const BODY_MAX: Duration = Duration::from_secs(600);
-
-/// What a handler answers: a response in any of three bodies.
-pub type Answer = Response<axum::body::Body>;
 
 /// `POST /v1/chat/completions`.
 pub async fn chat_completions(State(app): State<Arc<App>>, request: Request<axum::body::Body>) -> Answer {
@@ -55,43 +42,14 @@ pub async fn messages(State(app): State<Arc<App>>, request: Request<axum::body::
     call(app, Endpoint::Messages, request).await
 }
 
+/// `POST /v1/responses`.
+pub async fn responses(State(app): State<Arc<App>>, request: Request<axum::body::Body>) -> Answer {
+    call(app, Endpoint::Responses, request).await
+}
+
 /// `POST /v1/messages/count_tokens`.
 pub async fn count_tokens(State(app): State<Arc<App>>, request: Request<axum::body::Body>) -> Answer {
     call(app, Endpoint::CountTokens, request).await
-}
-
-/// A refusal by the relay itself.
-pub(super) struct Refusal {
-    failure: Box<Outward>,
-    headers: HeaderMap,
-}
-
-impl Refusal {
-    pub(super) fn new(status: u16, code: &str, message: impl Into<String>) -> Self {
-        Self { failure: Box::new(outward::own(status, code, message.into(), None)), headers: HeaderMap::new() }
-    }
-
-    pub(super) fn param(mut self, param: &str) -> Self {
-        self.failure.param = Some(param.into());
-        self
-    }
-
-    fn of(mut self, operation: &OperationId) -> Self {
-        self.failure.rubicon.operation_id = Some(operation.clone());
-        self
-    }
-
-    pub(super) fn into_response(mut self, dialect: Dialect) -> Answer {
-        // Shedding is no final word, and neither is a key that is in use: the caller may come again.
-        let final_word =
-            !matches!(self.failure.status, 429 | 503) && !matches!(self.failure.rubicon.reason.as_str(), "in_progress");
-        self.headers.insert(http::header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        error_headers(&mut self.headers, &self.failure, final_word);
-        let mut response = Response::new(axum::body::Body::from(dialect.error_body(&self.failure)));
-        *response.status_mut() = StatusCode::from_u16(self.failure.status).unwrap_or(StatusCode::BAD_REQUEST);
-        *response.headers_mut() = self.headers;
-        response
-    }
 }
 
 async fn call(app: Arc<App>, endpoint: Endpoint, request: Request<axum::body::Body>) -> Answer {
@@ -104,11 +62,7 @@ async fn call(app: Arc<App>, endpoint: Endpoint, request: Request<axum::body::Bo
         }
         Err(refusal) => {
             told.refused(&refusal.failure);
-            tracing::info!(
-                status = refusal.failure.status,
-                reason = refusal.failure.rubicon.reason.as_str(),
-                "request refused"
-            );
+            refusal.log();
             refusal.into_response(dialect)
         }
     }
@@ -125,37 +79,46 @@ async fn admit(
     let (parts, body) = request.into_parts();
     let transport = parts.extensions.get::<Transport>().cloned();
     let in_request = transport.as_ref().map(|transport| transport.begin(parts.version == Version::HTTP_2));
-    if app.is_draining() {
-        return Err(Refusal::new(503, "shutting_down", "The relay is shutting down."));
-    }
     let current = app.current();
-    let head_bytes = head_bytes(&parts);
-    if head_bytes > current.settings.server.max_header_bytes {
-        let message = format!("The request head is over {} bytes.", current.settings.server.max_header_bytes);
-        return Err(Refusal::new(431, "request_head_too_large", message));
-    }
-    let caller = current.clients.find(&parts.headers, &parts.uri).map_err(denied)?;
+    let (caller, permit) = intake::enter(&app, &current, &parts)?;
     told.caller(&caller);
-    let permit = Arc::clone(&app.in_flight)
-        .try_acquire_owned()
-        .map_err(|_| Refusal::new(503, "overloaded", "The relay has as many requests as it may take."))?;
     let asked = headers::read(&parts.headers)
         .map_err(|error| Refusal::new(400, error.code, format!("{error}.")).param(error.header))?;
-    check_content(&parts.headers)?;
-    let body = read_body(body, current.settings.server.max_body_bytes).await?;
+    intake::check_content(&parts.headers)?;
+    let body = intake::read_body(body, current.settings.server.max_body_bytes).await?;
     if let Some(transport) = &transport {
         transport.body_read();
     }
-    let contract = contract(&caller, endpoint, &body, &asked)?;
-    let Admission { workflow, contract } = contract;
+    if let Some(foreground) = passthrough::foreground(&parts, &body) {
+        let workflow = contract(&caller, endpoint, &foreground, &asked)?.workflow;
+        if passthrough::takes_background(&workflow) {
+            told.passing(&workflow);
+            let query = parts.uri.query().and_then(intake::without_credentials);
+            let until = asked.deadline.map(|deadline| admitted + deadline);
+            let (dialect, show_routes) = (endpoint.dialect(), caller.show_routes);
+            let passing = Passing {
+                current,
+                workflow,
+                dialect,
+                parts,
+                query,
+                body,
+                show_routes,
+                transport,
+                permit,
+                in_request,
+                until,
+            };
+            return passthrough::background(app, passing).await;
+        }
+    }
+    let Admission { workflow, contract } = contract(&caller, endpoint, &body, &asked)?;
     told.contract(&workflow, &contract);
     told.whose.restart_of.clone_from(&asked.restart_of);
     if contract.facts.stream && parts.version < Version::HTTP_11 {
         // Its body would end with the connection, so a cut stream could not be told from a whole one.
-        let mut refusal = Refusal::new(426, "http_version_not_supported", "Streaming needs HTTP/1.1 or HTTP/2.");
-        // A 426 must say to what (RFC 9110, 15.5.22).
-        refusal.headers.insert(http::header::UPGRADE, HeaderValue::from_static("HTTP/1.1"));
-        return Err(refusal);
+        let message = "Streaming needs HTTP/1.1 or HTTP/2.";
+        return Err(Refusal::new(426, "http_version_not_supported", message).upgrade());
     }
     if let (true, Some(transport)) = (contract.facts.stream, &transport) {
         transport.hide_close(&parts.headers);
@@ -181,7 +144,7 @@ async fn admit(
             Claimed::New(new) => claim = Some(new),
             Claimed::Join(receiver) => {
                 told.replay("joined");
-                return there(transport.as_ref(), joined(receiver, &id, permit)).await;
+                return intake::there(transport.as_ref(), joined(receiver, &id, permit)).await;
             }
             Claimed::Replay(stored) => {
                 told.replay("replayed");
@@ -200,10 +163,7 @@ async fn admit(
             at: admitted,
             draw: random_u64(),
         };
-        let mut plan = plan::plan(&workflow, &contract, &world);
-        // Without a model in the request, only routes that name one can serve.
-        plan.candidates.retain(|candidate| contract.facts.model.is_some() || candidate.route.model.is_some());
-        plan
+        plan::plan(&workflow, &contract, &world)
     };
     let job = Job {
         app: Arc::clone(&app),
@@ -214,7 +174,7 @@ async fn admit(
         plan,
         body,
         headers: parts.headers,
-        query: parts.uri.query().and_then(without_credentials),
+        query: parts.uri.query().and_then(intake::without_credentials),
         show_routes: caller.show_routes,
         claim,
         whose: told.whose.clone(),
@@ -227,11 +187,11 @@ async fn admit(
     told.hand_over();
     match sender {
         // Others may join a keyed answer, so it must not depend on this one's connection.
-        Some(sender) => there(transport.as_ref(), detached(&app, driven, sender, permit)).await,
+        Some(sender) => intake::there(transport.as_ref(), detached(&app, driven, sender, permit)).await,
         None => {
             let watched = transport.clone();
             let answer = async { Ok(respond(&app, driven, transport, permit, in_request, limits).await) };
-            there(watched.as_ref(), answer).await
+            intake::there(watched.as_ref(), answer).await
         }
     }
 }
@@ -256,19 +216,6 @@ fn may_restart(app: &App, caller: &Caller, old: &OperationId) -> Result<(), Refu
     Ok(())
 }
 
-/// Waits for an answer as long as there is somebody to take it; dropping it cancels what it waits for.
-async fn there(
-    transport: Option<&Transport>,
-    answer: impl Future<Output = Result<Answer, Refusal>>,
-) -> Result<Answer, Refusal> {
-    let Some(transport) = transport else { return answer.await };
-    transport.while_there(answer).await.unwrap_or_else(|| Err(Refusal::new(400, CLIENT_GONE, "The client left.")))
-}
-
-pub(super) fn denied(denied: super::auth::Denied) -> Refusal {
-    Refusal::new(denied.status, denied.code, denied.message)
-}
-
 fn key_refusal(claimed: &Claimed) -> Refusal {
     match claimed {
         Claimed::Mismatch => Refusal::new(
@@ -283,44 +230,6 @@ fn key_refusal(claimed: &Claimed) -> Refusal {
         ),
         Claimed::Full => Refusal::new(503, "too_many_waiters", "Too many requests use Idempotency-Keys now."),
         _ => Refusal::new(409, "in_progress", "The request with this Idempotency-Key is still being answered."),
-    }
-}
-
-pub(super) fn check_content(headers: &HeaderMap) -> Result<(), Refusal> {
-    if headers.get(CONTENT_ENCODING).is_some_and(|coding| coding != "identity") {
-        return Err(Refusal::new(415, "unsupported_content_encoding", "The request body must not be compressed."));
-    }
-    let Some(value) = headers.get(CONTENT_TYPE) else { return Ok(()) };
-    let media = value.to_str().unwrap_or_default().split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    if media == "application/json" || (media.starts_with("application/") && media.ends_with("+json")) {
-        return Ok(());
-    }
-    Err(Refusal::new(415, "unsupported_media_type", "The request body must be application/json."))
-}
-
-pub(super) async fn read_body(mut body: axum::body::Body, max: usize) -> Result<Bytes, Refusal> {
-    let too_large = || Refusal::new(413, "request_too_large", format!("The request body is over {max} bytes."));
-    if http_body::Body::size_hint(&body).lower() > u64::try_from(max).unwrap_or(u64::MAX) {
-        return Err(too_large());
-    }
-    let mut bytes = BytesMut::new();
-    let whole_by = Instant::now() + BODY_MAX;
-    loop {
-        let frame = timeout_at(whole_by.min(Instant::now() + BODY_STALL_MAX), body.frame())
-            .await
-            .map_err(|_| Refusal::new(408, "request_timeout", "The request body stopped coming."))?;
-        match frame {
-            None => return Ok(bytes.freeze()),
-            Some(Err(_)) => return Err(Refusal::new(400, "body_broken", "The request body broke off.")),
-            Some(Ok(frame)) => {
-                if let Ok(data) = frame.into_data() {
-                    if bytes.len() + data.len() > max {
-                        return Err(too_large());
-                    }
-                    bytes.extend_from_slice(&data);
-                }
-            }
-        }
     }
 }
 
@@ -393,22 +302,6 @@ fn workflow<'a>(
         )
         .param("model")),
     }
-}
-
-/// The size of a request's head as HTTP/1.1 writes it, near enough.
-fn head_bytes(parts: &http::request::Parts) -> usize {
-    const PER_LINE: usize = 4; // ": " and the line end
-    let headers = parts.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + PER_LINE);
-    let path = parts.uri.path_and_query().map_or(0, |path| path.as_str().len());
-    headers.sum::<usize>() + path
-}
-
-/// A query passes, save a caller's credentials in it: `key` is how Google's SDKs send one, the others are the field's usual names.
-fn without_credentials(query: &str) -> Option<String> {
-    const CREDENTIALS: [&str; 4] = ["key", "api_key", "api-key", "access_token"];
-    let passes = |pair: &&str| !CREDENTIALS.contains(&pair.split('=').next().unwrap_or_default());
-    let kept: Vec<&str> = query.split('&').filter(passes).collect();
-    (!kept.is_empty()).then(|| kept.join("&"))
 }
 
 fn fingerprint(endpoint: Endpoint, workflow: &WorkflowSettings, body: &Bytes) -> [u8; 32] {
@@ -555,37 +448,4 @@ fn replay(stored: &Stored, again: bool) -> Answer {
         head.headers.insert("idempotent-replayed", HeaderValue::from_static("true"));
     }
     build(head, axum::body::Body::from(stored.body.clone()))
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn no_credential_of_the_caller_goes_up_in_the_query() {
-        for (query, passes) in [
-            ("beta=true", Some("beta=true")),
-            ("key=secret&beta=true", Some("beta=true")),
-            ("a=1&api_key=secret&b=&c", Some("a=1&b=&c")),
-            ("key=secret", None),
-            ("monkey=1&keys=2", Some("monkey=1&keys=2")),
-        ] {
-            assert_eq!(super::without_credentials(query).as_deref(), passes, "{query}");
-        }
-    }
-
-    use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn a_body_that_stalls_or_trickles_is_given_up() {
-        for (pause, gives_up) in [(40, 30), (20, 600)] {
-            let trickle = futures_util::stream::unfold((), move |()| async move {
-                tokio::time::sleep(Duration::from_secs(pause)).await;
-                Some((Ok::<_, std::convert::Infallible>(Bytes::from_static(b" ")), ()))
-            });
-            let began = Instant::now();
-            let Err(refusal) = read_body(axum::body::Body::from_stream(trickle), 1 << 20).await else {
-                panic!("a body without an end was read")
-            };
-            assert_eq!((refusal.failure.status, began.elapsed().as_secs()), (408, gives_up));
-        }
-    }
 }

@@ -1,9 +1,10 @@
 //! Drives one client request; the only room that sees all the others.
 //!
-//! `handler.rs` takes the request in (`auth.rs`, limits, contract), `operation.rs` runs its attempts, `stream.rs` and `answer.rs` are
+//! `handler.rs` takes the request in (`auth.rs`, `intake.rs`, contract), `operation.rs` runs its attempts, `stream.rs` and `answer.rs` are
 //! one attempt each (streamed, whole; `read.rs` and `waits.rs` are what they read and wait with), `emit.rs` joins the driver to the
-//! response body (`endpoints.rs` is everything that generates nothing), `client_body.rs` writes that body and aborts it where it must, over `transport.rs` and `client_io.rs`, the
-//! client's connection. `report.rs` notes what happens and tells it (`told.rs`: of requests that came to no attempt), `outcome.rs` takes the application's word on an answer, `outward.rs` says what a caller is told. `app.rs` holds what outlives a request: `operations.rs`,
+//! response body (`endpoints.rs` is everything that generates nothing, `passthrough.rs` what goes to a provider as it is, `outcome.rs`
+//! takes the application's word on an answer), `client_body.rs` writes that body and aborts it where it must, over `transport.rs` and `client_io.rs`, the
+//! client's connection. `report.rs` notes what happens and tells it (`told.rs`: of requests that came to no attempt), `outward.rs` says what a caller is told. `app.rs` holds what outlives a request: `operations.rs`,
 //! `idempotency.rs`, `observe.rs`.
 
 pub mod answer;
@@ -13,13 +14,16 @@ pub mod client_body;
 pub mod client_io;
 pub mod emit;
 pub mod endpoints;
+pub mod explain;
 pub mod handler;
 pub mod idempotency;
+pub mod intake;
 pub mod observe;
 pub mod operation;
 pub mod operations;
 pub mod outcome;
 pub mod outward;
+pub mod passthrough;
 mod read;
 mod report;
 pub mod stream;

@@ -14,7 +14,7 @@ use tokio::time::sleep_until;
 
 use crate::attempt::budget::Budget;
 use crate::attempt::control::{self, Next, Situation, Stop, Tried};
-use crate::attempt::cost;
+use crate::attempt::{cost, left_out};
 use crate::boundary::hold::HoldLimits;
 use crate::boundary::{Boundary, CommitPolicy, Effect, Input, Phase};
 use crate::classify::{self, Class, Context, Evidence, Verdict};
@@ -22,9 +22,10 @@ use crate::clock::{Instant, UnixMillis};
 use crate::config::settings::{RouteSettings, WorkflowSettings};
 use crate::contract::Contract;
 use crate::gate::Gate as _;
-use crate::plan::{Plan, Role};
+use crate::ids::RouteId;
+use crate::plan::{self, Plan, Role};
 use crate::protocol::Dialect;
-use crate::protocol::signal::Usage;
+use crate::protocol::signal::{Place, Usage};
 use crate::reply::Outward;
 use crate::telemetry::events::Whose;
 use crate::telemetry::trace_context::Trace;
@@ -99,6 +100,8 @@ pub(super) struct Run {
     pub(super) budget: Budget,
     pub(super) tried: Vec<Tried>,
     pub(super) dialect: Dialect,
+    /// Candidates that were not asked, and why; known once the controller has stopped.
+    left_out: Vec<(RouteId, plan::Refusal)>,
     /// A hosted tool that may change the world has started, in whatever attempt.
     pub(super) acted: bool,
     /// An attempt is going on: its request may be on its way, and its provider may go on when nobody listens any more.
@@ -128,6 +131,7 @@ pub fn run(job: Job, emit: Emitter) -> impl Future<Output = ()> + Send {
         keepalive_at,
         job,
         emit,
+        left_out: Vec::new(),
         acted: false,
         in_attempt: false,
         judged_at: admitted,
@@ -160,6 +164,9 @@ impl Run {
     async fn drive(&mut self) {
         let mut candidate = 0;
         if let Err(stop) = self.first_allowed() {
+            if stop == Stop::CostExhausted {
+                self.leave_out(&left_out::unaffordable(&self.budget, &self.needs()));
+            }
             let class = Class::Unclassified;
             return self.refuse_without_call(stop, class).await;
         }
@@ -213,10 +220,10 @@ impl Run {
 
     /// The first attempt is bounded by the attempts and the cost only.
     fn first_allowed(&self) -> Result<(), Stop> {
-        let (_, estimate) = self.needs_of(0);
         if self.job.plan.candidates.is_empty() {
             return Err(Stop::NoEligibleFallback);
         }
+        let (_, estimate) = self.needs_of(0);
         if !self.budget.attempts_left() {
             return Err(Stop::AttemptsExhausted);
         }
@@ -254,7 +261,7 @@ impl Run {
         }
         self.attempt_failed(verdict, failed.usage, actual);
         let needs = self.needs();
-        control::decide(&Situation {
+        let situation = Situation {
             plan: &self.job.plan,
             tried: &self.tried,
             failed: candidate,
@@ -266,7 +273,16 @@ impl Run {
             wait_first: self.job.workflow.failover.wait_first,
             now,
             random: super::app::random_u64(),
-        })
+        };
+        let next = control::decide(&situation);
+        let left = if matches!(next, Next::Stop { .. }) { left_out::left_out(&situation) } else { Vec::new() };
+        self.leave_out(&left);
+        next
+    }
+
+    fn leave_out(&mut self, left: &[(usize, plan::Refusal)]) {
+        let named = left.iter().map(|(index, reason)| (self.route(*index).name.clone(), reason.clone()));
+        self.left_out = named.collect();
     }
 
     /// Waits for `future`, at most until `until`, while nothing is shown: keep-alives go out when due, a stop is heard.
@@ -299,7 +315,7 @@ impl Run {
                 head.headers.remove("rubicon-served-route");
                 self.emit.emit(Out::Head(head)).await;
             }
-            self.emit.emit(Out::Data(self.dialect.keepalive(false))).await;
+            self.emit.emit(Out::Data(self.dialect.keepalive(false, self.job.contract.official_sdk))).await;
         }
     }
 
@@ -331,7 +347,7 @@ impl Run {
             if let Some(value) = from.get(CONTENT_TYPE) {
                 headers.insert(CONTENT_TYPE, value.clone());
             }
-            if let Some(value) = from.get("x-request-id").or_else(|| from.get("request-id")) {
+            if let Some(value) = crate::upstream::request_id(from) {
                 headers.insert(HeaderName::from_static("rubicon-provider-request-id"), value.clone());
             }
             headers.insert(
@@ -363,7 +379,7 @@ impl Run {
     /// `Rubicon-Recovery`.
     pub(super) fn recovery(&self, candidate: usize) -> &'static str {
         match self.job.plan.candidates.get(candidate).map(|candidate| candidate.role) {
-            Some(Role::Equivalent) => "equivalent_failover",
+            Some(Role::Planned | Role::Equivalent) => "equivalent_failover",
             Some(Role::Alternate) => "cross_model_fallback",
             _ if self.budget.attempts > 1 => "retry",
             _ => "none",
@@ -377,7 +393,7 @@ impl Run {
             now: UnixMillis::now(),
         };
         let mut verdict = classify::classify(evidence, &context);
-        if let Some(key) = &self.route(candidate).provider.api_key {
+        if let Some(key) = self.route(candidate).provider.credential() {
             verdict.said.mask_exactly(key.expose());
         }
         verdict
@@ -389,6 +405,7 @@ impl Run {
             attempts: self.budget.attempts,
             exhausted_status: self.job.current.settings.server.exhausted_status,
             plan: self.job.show_routes.then_some(&self.job.plan),
+            left_out: &self.left_out,
         }
     }
 
@@ -475,7 +492,7 @@ impl Run {
         }
         if self.boundary.phase() == Phase::HeadSent {
             failure.rubicon.would_be_status = Some(failure.status);
-            return self.emit.emit(Out::Abort(self.dialect.error_frame(&failure))).await;
+            return self.emit.emit(Out::Abort(self.dialect.error_frame(&failure, &Place::default()))).await;
         }
         self.emit.emit(Out::Head(head)).await;
         self.emit.emit(Out::Data(body)).await;

@@ -20,7 +20,7 @@ use crate::telemetry::events::{Outcome, TaskEvent, TaskSuccess, Time, bounded};
 use super::app::App;
 use super::auth::Caller;
 use super::endpoints::{find_operation, json, shown};
-use super::handler::{Answer, Refusal, check_content, read_body};
+use super::intake::{Answer, Refusal, check_content, read_body};
 use super::operations::{Operation, OutcomeView, State};
 use super::transport::Transport;
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use crate::attempt::control::Stop;
 use crate::classify::{Class, Said, Verdict};
-use crate::ids::OperationId;
-use crate::plan::Plan;
+use crate::ids::{OperationId, RouteId};
+use crate::plan::{self, Plan};
 use crate::reply::{Outward, ProviderError, Refused, Rubicon, Status};
 
 /// What all failures of one operation share.
@@ -22,16 +22,15 @@ pub struct Facts<'a> {
     pub exhausted_status: u16,
     /// Routes that were refused, for clients that may see them.
     pub plan: Option<&'a Plan>,
+    /// Candidates that the controller left out, each with its reason; told where `plan` is.
+    pub left_out: &'a [(RouteId, plan::Refusal)],
 }
 
 fn member(facts: &Facts<'_>, status: Status, reason: &str, class: Option<Class>) -> Rubicon {
     let refused = facts.plan.map_or_else(Vec::new, |plan| {
-        plan.refused
-            .iter()
-            .flat_map(|(route, reasons)| {
-                reasons.iter().map(|reason| Refused { route: route.clone(), why: reason.to_string() })
-            })
-            .collect()
+        let planned = plan.refused.iter().flat_map(|(route, reasons)| reasons.iter().map(move |why| (route, why)));
+        let left_out = facts.left_out.iter().map(|(route, why)| (route, why));
+        planned.chain(left_out).map(|(route, why)| Refused { route: route.clone(), why: why.to_string() }).collect()
     });
     Rubicon {
         status,

@@ -15,7 +15,7 @@ use crate::clock::Instant;
 use crate::config::settings::Terminal;
 use crate::protocol::request::with_model;
 use crate::protocol::signal::{Ending, Fault, Show, StreamReader, Usage};
-use crate::upstream::request;
+use crate::upstream::{request, token};
 use crate::wire::sse::{BlockKind, SseBlock, SseLimits, SseSplitter};
 
 use super::emit::Out;
@@ -33,7 +33,7 @@ const TRAILING_SILENCE: Duration = Duration::from_secs(2);
 const TERMINAL_LINGER: Duration = Duration::from_millis(250);
 
 /// How long the rest of an error answer is waited for: its status is known, its words only help, and a fallback waits.
-const ERROR_BODY_WAIT: Duration = Duration::from_secs(2);
+pub(super) const ERROR_BODY_WAIT: Duration = Duration::from_secs(2);
 
 /// The timer that bounds an attempt while nothing is shown.
 #[derive(Clone, Copy)]
@@ -150,6 +150,7 @@ impl Run {
             Some(model) => with_model(&self.job.body, &self.job.contract.facts, model),
             None => self.job.body.clone(),
         };
+        token::refresh(&route.provider).await;
         let key = format!("{}-{}", self.job.operation.id, self.budget.attempts);
         let query = self.job.query.as_deref();
         let request = request::build(&route, self.job.contract.endpoint, query, &self.job.headers, body, &key);
@@ -464,7 +465,7 @@ impl Run {
             self.ended(State::Interrupted, &failure.rubicon.reason.clone(), Some(class), actions);
             failure
         };
-        self.emit.emit(Out::Abort(self.dialect.error_frame(&failure))).await;
+        self.emit.emit(Out::Abort(self.dialect.error_frame(&failure, &upstream.reader.place()))).await;
     }
 
     fn describe(&self, candidate: usize, upstream: &Upstream, cut: &Cut) -> (String, Option<Verdict>) {

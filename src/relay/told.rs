@@ -65,10 +65,21 @@ impl Told {
 
     /// What it asks for is known.
     pub fn contract(&mut self, workflow: &WorkflowSettings, contract: &Contract) {
-        self.whose.workflow = Some(workflow.name.clone());
-        self.whose.workflow_version = Some(workflow.version);
+        self.workflow(workflow);
         self.whose.stream = Some(contract.facts.stream);
         self.whose.requested_model = contract.facts.model.as_ref().map(|(name, _)| said(name));
+    }
+
+    /// It passes through to its workflow's primary, with no attempt of its own. Its line is written when the answer's head is there.
+    pub fn passing(&mut self, workflow: &WorkflowSettings) {
+        self.workflow(workflow);
+        self.whose.call = Call::Passthrough;
+        self.route = Some(workflow.primary.name.clone());
+    }
+
+    fn workflow(&mut self, workflow: &WorkflowSettings) {
+        self.whose.workflow = Some(workflow.name.clone());
+        self.whose.workflow_version = Some(workflow.version);
     }
 
     /// It gets the answer of another request with the same key: `joined` or `replayed`.

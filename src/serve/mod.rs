@@ -19,7 +19,7 @@ use tokio_util::task::TaskTracker;
 use crate::admin;
 use crate::config::settings::Settings;
 use crate::relay::app::App;
-use crate::relay::{endpoints, handler, outcome};
+use crate::relay::{endpoints, handler, outcome, passthrough};
 
 use listener::{Acceptor, builder};
 
@@ -51,8 +51,8 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/v1/operations/{id}", get(endpoints::operation).delete(endpoints::stop))
         .route("/v1/operations/{id}/stream", any(endpoints::not_built))
         .route("/v1/operations/{id}/outcome", post(outcome::outcome))
-        .route("/v1/responses", any(endpoints::not_built))
-        .route("/v1/responses/{*rest}", any(endpoints::not_built))
+        .route("/v1/responses", post(handler::responses))
+        .route("/v1/responses/{*rest}", any(passthrough::or_not_built))
         .route("/v1beta/{*rest}", any(endpoints::not_built))
         .route("/v1/executions", any(endpoints::not_built))
         .route("/v1/executions/{*rest}", any(endpoints::not_built))
@@ -61,7 +61,7 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/v1/jobs/{*rest}", any(endpoints::not_built))
         .route("/healthz", get(endpoints::healthz))
         .route("/readyz", get(endpoints::readyz))
-        .fallback(endpoints::not_found)
+        .fallback(passthrough::other)
         .method_not_allowed_fallback(endpoints::method_not_allowed)
         .with_state(app)
 }

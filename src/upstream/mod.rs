@@ -8,6 +8,7 @@
 pub mod connect;
 pub mod counted;
 pub mod request;
+pub mod token;
 
 use std::error::Error;
 use std::time::Duration;
@@ -84,6 +85,11 @@ impl Upstream {
             }
         }
     }
+}
+
+/// The provider's own name of a request, which its support asks for: OpenAI's, Anthropic's, Azure's gateway's, AWS's.
+pub fn request_id(headers: &http::HeaderMap) -> Option<&http::HeaderValue> {
+    ["x-request-id", "request-id", "apim-request-id", "x-amzn-requestid"].into_iter().find_map(|name| headers.get(name))
 }
 
 /// Bytes of header lines.

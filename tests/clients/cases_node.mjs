@@ -119,6 +119,59 @@ async function openaiNodeStream(seen, command) {
   openaiWhole(seen, final, false);
 }
 
+const RESPONSES_TOOLS = OPENAI_TOOLS.map(({ function: declared }) => ({ type: "function", ...declared }));
+
+const responsesArgs = (command) => ({
+  model: command.model,
+  input: "Cross it.",
+  ...(command.tools ? { tools: RESPONSES_TOOLS } : {}),
+});
+
+function responsesWhole(seen, answer) {
+  for (const item of answer.output) {
+    if (item.type === "message") seen.piece(item.content.map((part) => part.text).join(""));
+    if (item.type === "function_call") seen.call(item.name, item.arguments);
+  }
+  seen.finish = answer.status;
+  seen.tokens(answer.usage?.input_tokens, answer.usage?.output_tokens);
+}
+
+async function openaiNodeResponses(seen, command) {
+  const client = openaiClient(command);
+  if (command.mode === "whole") return responsesWhole(seen, await client.responses.create(responsesArgs(command)));
+  await responsesEvents(seen, await client.responses.create({ ...responsesArgs(command), stream: true }));
+}
+
+// As an application does that uses the raw stream.
+async function responsesEvents(seen, events) {
+  const calls = new Map();
+  for await (const event of events) {
+    if (event.type === "response.output_text.delta") seen.piece(event.delta);
+    if (event.type === "response.output_item.added" && event.item.type === "function_call") {
+      calls.set(event.output_index, { name: event.item.name, args: "" });
+    }
+    if (event.type === "response.function_call_arguments.delta") calls.get(event.output_index).args += event.delta;
+    if (event.type === "response.completed") {
+      seen.finish = event.response.status;
+      seen.tokens(event.response.usage?.input_tokens, event.response.usage?.output_tokens);
+    }
+  }
+  for (const call of calls.values()) seen.call(call.name, call.args);
+}
+
+async function openaiNodeResponsesStream(seen, command) {
+  const stream = openaiClient(command).responses.stream(responsesArgs(command));
+  await responsesEvents(seen, stream);
+  const final = await stream.finalResponse();
+  if ((final.output_text ?? "") !== seen.text) {
+    throw new Error("the helper's final text is not the text that it yielded");
+  }
+  const told = final.output.filter((item) => item.type === "function_call");
+  if (JSON.stringify(told.map((item) => [item.name, JSON.parse(item.arguments)])) !== JSON.stringify(seen.tools)) {
+    throw new Error("the helper's final calls are not the calls that it yielded");
+  }
+}
+
 // ---- anthropic ----------------------------------------------------------------------------------------------------
 
 const anthropicArgs = (command) => ({
@@ -206,6 +259,8 @@ async function aiSdk(seen, command, model) {
 
 const aiSdkOpenai = (seen, command) =>
   aiSdk(seen, command, createOpenAI({ apiKey: KEY, baseURL: `${command.base}/v1` }).chat(command.model));
+const aiSdkResponses = (seen, command) =>
+  aiSdk(seen, command, createOpenAI({ apiKey: KEY, baseURL: `${command.base}/v1` }).responses(command.model));
 const aiSdkAnthropic = (seen, command) =>
   aiSdk(seen, command, createAnthropic({ apiKey: KEY, baseURL: `${command.base}/v1` })(command.model));
 
@@ -214,6 +269,9 @@ const aiSdkAnthropic = (seen, command) =>
 const RUNNERS = {
   "openai-node": openaiNode,
   "openai-node.stream": openaiNodeStream,
+  "openai-node.responses": openaiNodeResponses,
+  "openai-node.responses.stream": openaiNodeResponsesStream,
+  "ai-sdk-openai.responses": aiSdkResponses,
   "anthropic-node": anthropicNode,
   "anthropic-node.stream": anthropicNodeStream,
   "ai-sdk-openai": aiSdkOpenai,

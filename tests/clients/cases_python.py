@@ -140,6 +140,74 @@ async def openai_python_async(seen, command):
         chunks.done()
 
 
+RESPONSES_TOOLS = [{"type": "function", **tool["function"]} for tool in OPENAI_TOOLS]
+
+
+def responses_args(command):
+    args = {"model": command["model"], "input": "Cross it."}
+    if command["tools"]:
+        args["tools"] = RESPONSES_TOOLS
+    return args
+
+
+def responses_whole(seen, answer):
+    for item in answer.output:
+        if item.type == "message":
+            seen.piece("".join(part.text for part in item.content))
+        elif item.type == "function_call":
+            seen.call(item.name, item.arguments)
+    seen.finish = answer.status
+    seen.tokens(answer.usage.input_tokens, answer.usage.output_tokens)
+
+
+class Items:
+    """Puts response events together as an application does that uses the raw stream."""
+
+    def __init__(self, seen):
+        self.seen = seen
+        self.calls = {}
+
+    def add(self, event):
+        if event.type == "response.output_text.delta":
+            self.seen.piece(event.delta)
+        elif event.type == "response.output_item.added" and event.item.type == "function_call":
+            self.calls[event.output_index] = [event.item.name, ""]
+        elif event.type == "response.function_call_arguments.delta":
+            self.calls[event.output_index][1] += event.delta
+        elif event.type == "response.completed":
+            self.seen.finish = event.response.status
+            self.seen.tokens(event.response.usage.input_tokens, event.response.usage.output_tokens)
+
+    def done(self):
+        for _, (name, arguments) in sorted(self.calls.items()):
+            self.seen.call(name, arguments)
+
+
+def openai_python_responses(seen, command):
+    with openai.OpenAI(api_key=KEY, base_url=command["base"] + "/v1") as client:
+        if command["mode"] == "whole":
+            return responses_whole(seen, client.responses.create(**responses_args(command)))
+        items = Items(seen)
+        for event in client.responses.create(stream=True, **responses_args(command)):
+            items.add(event)
+        items.done()
+
+
+def openai_python_responses_stream(seen, command):
+    items = Items(seen)
+    with openai.OpenAI(api_key=KEY, base_url=command["base"] + "/v1") as client:
+        with client.responses.stream(**responses_args(command)) as stream:
+            for event in stream:
+                items.add(event)
+            final = stream.get_final_response()
+    if final.output_text != seen.text:
+        raise AssertionError("the helper's final text is not the text that it yielded")
+    items.done()
+    told = [[item.name, json.loads(item.arguments)] for item in final.output if item.type == "function_call"]
+    if told != seen.tools:
+        raise AssertionError("the helper's final calls are not the calls that it yielded")
+
+
 class Events:
     """Puts Anthropic events together as an application does that uses the raw stream."""
 
@@ -252,6 +320,8 @@ RUNNERS = {
     "openai-python": openai_python,
     "openai-python.stream": openai_python_stream,
     "openai-python.async": openai_python_async,
+    "openai-python.responses": openai_python_responses,
+    "openai-python.responses.stream": openai_python_responses_stream,
     "langchain-openai": langchain_openai,
     "anthropic-python": anthropic_python,
     "anthropic-python.stream": anthropic_python_stream,

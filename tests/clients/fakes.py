@@ -233,7 +233,44 @@ class AnthropicFormat:
                b'"usage":{"output_tokens":1}}\n\nevent: message_stop\ndata: {"type":"message_stop"}\n\n')
 
 
-FORMATS = {"/v1/chat/completions": ChatFormat, "/v1/messages": AnthropicFormat}
+class ResponsesFormat:
+    # The helpers of the official SDKs raise at any event before `response.created`.
+    keepalive = b": keep-alive\n\n"
+
+    @staticmethod
+    def read(event):
+        data = [line[6:] for line in event.decode().split("\n") if line.startswith("data: ")]
+        value = json.loads("".join(data) or "{}")
+        kind = value.get("type")
+        if kind == "response.completed":
+            return False, False, "terminal"
+        if kind in ("error", "response.failed"):
+            return False, True, None
+        visible = bool(value.get("delta")) or (kind == "response.output_item.added" and
+                                               value["item"]["type"] == "function_call")
+        return visible, False, None
+
+    @staticmethod
+    def frame(message, handle, fault, code=None):
+        code = "server_error" if fault == "retryable_frame" else str(code or "rubicon_interrupted")
+        value = {"type": "error", "code": code, "message": message, "param": None, "sequence_number": 99}
+        if fault == "wrong_frame":
+            return b"event: error\ndata: " + json.dumps(value).encode() + b"\n\n"
+        value |= {"error": {"type": "upstream_error", "code": code, "message": message, "param": None}, "rubicon": handle}
+        response = {"id": "resp_x", "object": "response", "status": "failed", "output": [],
+                    "error": {"code": "rubicon_interrupted", "message": message, "rubicon": handle}}
+        failed = {"type": "response.failed", "sequence_number": 100, "response": response}
+        return (b"event: error\ndata: " + json.dumps(value).encode() + b"\n\nevent: response.failed\ndata: " +
+                json.dumps(failed).encode() + b"\n\n")
+
+    body = ChatFormat.body
+    made_up = (b'event: response.completed\ndata: {"type":"response.completed","sequence_number":99,"response":{"id":"x",'
+               b'"object":"response","created_at":1,"status":"completed","model":"m","output":[],"tools":[],'
+               b'"parallel_tool_calls":true,"tool_choice":"auto","usage":{"input_tokens":1,"input_tokens_details":'
+               b'{"cached_tokens":0},"output_tokens":1,"output_tokens_details":{"reasoning_tokens":0},"total_tokens":2}}}\n\n')
+
+
+FORMATS = {"/v1/chat/completions": ChatFormat, "/v1/messages": AnthropicFormat, "/v1/responses": ResponsesFormat}
 UNAVAILABLE = {"status": "unavailable", "reason": "no_eligible_fallback", "operation_id": "op_fake", "retryable": False}
 INTERRUPTED = {"status": "interrupted", "reason": "partial_output", "operation_id": "op_fake", "after": 1,
                "actions": ["restart"], "unresolved_executions": 0, "retryable": False}

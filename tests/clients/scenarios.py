@@ -44,6 +44,10 @@ class Chat:
     def event(data):
         return {"event": {"data": data}}
 
+    @staticmethod
+    def numbered(steps):
+        return steps
+
     @classmethod
     def chunk(cls, model, delta, finish=None):
         return cls.event({
@@ -122,6 +126,10 @@ class Anthropic:
     def event(data):
         return {"event": {"name": data["type"], "data": data}}
 
+    @staticmethod
+    def numbered(steps):
+        return steps
+
     @classmethod
     def prelude(cls, model):
         return [
@@ -185,6 +193,116 @@ class Anthropic:
     }
 
 
+class Responses:
+    """Answers in the responses format."""
+
+    name = "responses"
+    dialect = "responses"
+    kind = "openai"
+    path = "/v1/responses"
+
+    @staticmethod
+    def event(kind, **members):
+        return {"event": {"name": kind, "data": {"type": kind} | members}}
+
+    @staticmethod
+    def numbered(steps):
+        """Every event has its number, from 0; other steps stay."""
+        number, out = 0, []
+        for step in steps:
+            if "event" in step:
+                step = {"event": step["event"] | {"data": step["event"]["data"] | {"sequence_number": number}}}
+                number += 1
+            out.append(step)
+        return out
+
+    @classmethod
+    def response(cls, model, status, output=(), usage=False):
+        return {"id": "resp_suite", "object": "response", "created_at": CREATED, "status": status, "background": False,
+                "error": None, "incomplete_details": None, "instructions": None, "max_output_tokens": None, "model": model,
+                "output": list(output), "parallel_tool_calls": True, "previous_response_id": None,
+                "reasoning": {"effort": None, "summary": None}, "store": True, "temperature": 1.0,
+                "text": {"format": {"type": "text"}}, "tool_choice": "auto", "tools": [], "top_p": 1.0,
+                "truncation": "disabled", "usage": cls.usage() if usage else None, "user": None, "metadata": {}}
+
+    @classmethod
+    def prelude(cls, model):
+        return [cls.event("response.created", response=cls.response(model, "in_progress")),
+                cls.event("response.in_progress", response=cls.response(model, "in_progress"))]
+
+    @staticmethod
+    def part(text):
+        return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+
+    @classmethod
+    def message(cls, status, text=None):
+        return {"id": "msg_suite", "type": "message", "role": "assistant", "status": status,
+                "content": [] if text is None else [cls.part(text)]}
+
+    @staticmethod
+    def call(index, status, arguments):
+        return {"id": f"fc_{index}", "type": "function_call", "status": status, "call_id": f"call_{index}",
+                "name": TOOLS[index][0], "arguments": arguments}
+
+    PLACE = {"item_id": "msg_suite", "output_index": 0, "content_index": 0}
+
+    @classmethod
+    def text(cls, model, pieces):
+        steps = [cls.event("response.output_item.added", output_index=0, item=cls.message("in_progress")),
+                 cls.event("response.content_part.added", **cls.PLACE, part=cls.part(""))]
+        return steps + [cls.event("response.output_text.delta", **cls.PLACE, delta=piece, logprobs=[])
+                        for piece in pieces]
+
+    @classmethod
+    def tools(cls, model, whole=True):
+        steps = []
+        for index, (name, arguments) in enumerate(TOOLS):
+            steps.append(cls.event("response.output_item.added", output_index=index,
+                                   item=cls.call(index, "in_progress", "")))
+            place = {"item_id": f"fc_{index}", "output_index": index}
+            steps += [cls.event("response.function_call_arguments.delta", **place, delta=part)
+                      for part in fragments(arguments)]
+            steps.append(cls.event("response.function_call_arguments.done", **place, name=name, arguments=arguments))
+            steps.append(cls.event("response.output_item.done", output_index=index,
+                                   item=cls.call(index, "completed", arguments)))
+        return steps if whole else steps[:-4]
+
+    @classmethod
+    def end(cls, model, reason="stop", pieces=None):
+        """The end repeats the answer, so the text must be told (`full_stream` does)."""
+        if reason == "tools":
+            output = [cls.call(index, "completed", arguments) for index, (_, arguments) in enumerate(TOOLS)]
+            return [cls.event("response.completed", response=cls.response(model, "completed", output, usage=True))]
+        text = joined(TEXT_A if pieces is None else pieces)
+        done = cls.message("completed", text)
+        return [cls.event("response.output_text.done", **cls.PLACE, text=text, logprobs=[]),
+                cls.event("response.content_part.done", **cls.PLACE, part=cls.part(text)),
+                cls.event("response.output_item.done", output_index=0, item=done),
+                cls.event("response.completed", response=cls.response(model, "completed", [done], usage=True))]
+
+    @staticmethod
+    def usage():
+        return {"input_tokens": INPUT_TOKENS, "input_tokens_details": {"cached_tokens": 0},
+                "output_tokens": OUTPUT_TOKENS, "output_tokens_details": {"reasoning_tokens": 0},
+                "total_tokens": INPUT_TOKENS + OUTPUT_TOKENS}
+
+    @classmethod
+    def stream_error(cls):
+        """As OpenAI sends it: nested, and then the response that failed."""
+        error = {"type": "server_error", "code": "server_error", "message": "The server had an error", "param": None}
+        failed = cls.response("m", "failed") | {"error": {"code": "server_error", "message": "The server had an error"}}
+        return [cls.event("error", error=error), cls.event("response.failed", response=failed)]
+
+    @classmethod
+    def whole(cls, model, pieces=(), tools=False):
+        output = [cls.message("completed", joined(pieces))] if pieces else []
+        if tools:
+            output += [cls.call(index, "completed", arguments) for index, (_, arguments) in enumerate(TOOLS)]
+        return cls.response(model, "completed", output, usage=True)
+
+    ERRORS = Chat.ERRORS
+
+
 def fragments(text, size=5):
     """Small parts, so that no client can get a call in one piece."""
     return [text[at:at + size] for at in range(0, len(text), size)]
@@ -199,7 +317,8 @@ def refusal(fmt, status):
 
 
 def full_stream(fmt, model, pieces):
-    return [head()] + fmt.prelude(model) + fmt.text(model, pieces) + fmt.end(model)
+    ending = {"pieces": pieces} if fmt is Responses else {}
+    return [head()] + fmt.prelude(model) + fmt.text(model, pieces) + fmt.end(model, **ending)
 
 
 def full_tools(fmt, model):
@@ -339,6 +458,12 @@ CLIENTS = [
     Client("anthropic-node.stream", "node", Anthropic, wholes=False),
     Client("ai-sdk-openai", "node", Chat, frame_handle=False),
     Client("ai-sdk-anthropic", "node", Anthropic, frame_handle=False),
+    # An SDK that raises on the `error` event keeps its member `error`; `rubicon` stands beside it.
+    Client("openai-python.responses", "python", Responses, frame_handle=False),
+    Client("openai-python.responses.stream", "python", Responses, wholes=False, frame_handle=False),
+    Client("openai-node.responses", "node", Responses, frame_handle=False, body_handle=False),
+    Client("openai-node.responses.stream", "node", Responses, wholes=False, frame_handle=False, body_handle=False),
+    Client("ai-sdk-openai.responses", "node", Responses, frame_handle=False),
 ]
 
 
@@ -388,7 +513,7 @@ def script(selected):
         for side, answer in (("a", case.scenario.primary), ("b", case.scenario.secondary)):
             model = case.upstream(side)
             rules.append({"name": f"{case.id}/{side}", "path": fmt.path, "model": model,
-                          "answers": [answer(fmt, model)]})
+                          "answers": [fmt.numbered(answer(fmt, model))]})
     return {"listen": "127.0.0.1:0", "rules": rules}
 
 

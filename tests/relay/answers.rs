@@ -18,6 +18,7 @@ fn auto(dialect: Dialect, text: &str) -> Answer {
     let dialect = match dialect {
         Dialect::ChatCompletions => AutoDialect::ChatCompletions,
         Dialect::AnthropicMessages => AutoDialect::AnthropicMessages,
+        Dialect::Responses => AutoDialect::Responses,
     };
     Answer::auto(dialect, &[text])
 }

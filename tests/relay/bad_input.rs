@@ -110,7 +110,9 @@ fn assert_error(dialect: Dialect, answer: &Answered, status: u16, code: &str, wh
     assert!(error["type"].is_string(), "{what}: {body}");
     assert_eq!(error["code"], code, "{what}: {body}");
     match dialect {
-        CHAT => assert!(body.get("type").is_none() && error.get("param").is_some(), "{what}: {body}"),
+        CHAT | Dialect::Responses => {
+            assert!(body.get("type").is_none() && error.get("param").is_some(), "{what}: {body}")
+        }
         ANTHROPIC => assert_eq!(body["type"], "error", "{what}: {body}"),
     }
     let own = &body["rubicon"];
@@ -186,7 +188,8 @@ async fn unknown_paths_and_methods() {
             ("POST", "/v1/chat/completion", 404, "not_found", CHAT),
             ("GET", "/v1/chat/completions/", 404, "not_found", CHAT),
             ("POST", "/v1/messages/batches", 404, "not_found", ANTHROPIC),
-            ("POST", "/v1/responses", 404, "not_built_yet", CHAT),
+            ("GET", "/v1/responses/resp_1", 404, "not_built_yet", CHAT),
+            ("GET", "/v1/responses", 405, "method_not_allowed", CHAT),
             ("POST", "/v1/completions", 404, "not_found", CHAT),
             ("GET", "/v1/chat/completions", 405, "method_not_allowed", CHAT),
             ("PUT", "/v1/messages", 405, "method_not_allowed", ANTHROPIC),

@@ -96,6 +96,16 @@ async fn anthropic_messages_over_h2c() {
     all(Dialect::AnthropicMessages, "anthropic-messages", Http::Two, &[0, 64]).await;
 }
 
+#[tokio::test]
+async fn responses_over_http1() {
+    all(Dialect::Responses, "responses", Http::One, &SPLITS).await;
+}
+
+#[tokio::test]
+async fn responses_over_h2c() {
+    all(Dialect::Responses, "responses", Http::Two, &[0, 64]).await;
+}
+
 const TEXT: &str = "{\"choices\":[{\"index\":0,\"delta\":{\"content\":\"x\"}}]}";
 const FINISH: &str = "{\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}";
 

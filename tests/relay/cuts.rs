@@ -6,7 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use rubicon::mock::{Abort, Answer, MockProvider, Rule, Script, Step, anthropic, anthropic_text, chat, chat_text};
+use rubicon::mock::{
+    Abort, Answer, MockProvider, Rule, Script, Step, anthropic, anthropic_text, chat, chat_text, responses,
+    responses_text,
+};
 use rubicon::protocol::Dialect;
 use rubicon::serve::Server;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -54,6 +57,7 @@ fn cut(dialect: Dialect, told: &Told, blocks: usize, kind: Kind, gate: &str) -> 
         (Kind::Error, _) => answer.step(match dialect {
             Dialect::ChatCompletions => chat::error("server_error", "boom", "it broke"),
             Dialect::AnthropicMessages => anthropic::error("api_error", "it broke"),
+            Dialect::Responses => responses::error(7, "server_error", "boom", "it broke"),
         }),
         (Kind::MidEvent, Some(next)) => {
             let half = (1..=next.raw.len() / 2).rev().find(|&at| std::str::from_utf8(&next.raw[..at]).is_ok());
@@ -82,6 +86,7 @@ fn fallback(dialect: Dialect) -> Answer {
     match dialect {
         Dialect::ChatCompletions => chat_text(&["from b", " and whole"]),
         Dialect::AnthropicMessages => anthropic_text(&["from b", " and whole"]),
+        Dialect::Responses => responses_text(&["from b", " and whole"]),
     }
 }
 
@@ -200,6 +205,7 @@ async fn every_cut_of_a_short_stream() {
         let answer = match dialect {
             Dialect::ChatCompletions => chat_text(&["Hel", "lo", "\u{1f600}"]),
             Dialect::AnthropicMessages => anthropic_text(&["Hel", "lo", "\u{1f600}"]),
+            Dialect::Responses => responses_text(&["Hel", "lo", "\u{1f600}"]),
         };
         let body: String = answer.steps.iter().filter_map(written).collect();
         let recording =
@@ -246,6 +252,11 @@ async fn recorded_chat_completions() {
 #[tokio::test]
 async fn recorded_anthropic_messages() {
     recorded(Dialect::AnthropicMessages, "anthropic-messages").await;
+}
+
+#[tokio::test]
+async fn recorded_responses() {
+    recorded(Dialect::Responses, "responses").await;
 }
 
 /// How often the races are run; `RUBICON_CUTS` sets it.

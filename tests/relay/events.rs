@@ -497,3 +497,23 @@ async fn rotation_by_reload() {
     lines.of(&relay, "request", 1).await;
     assert_eq!(sum(&relay, "rubicon_config_generation", &[]), 2.0);
 }
+
+#[tokio::test]
+async fn what_passes_through_has_a_line_and_no_attempt() {
+    let a = provider(Rule::new("files").answer(Answer::json(200, json!({"data": []})))).await;
+    let (relay, lines) = watched(Setup::primary(a.base_url()).workflow("passthrough = [\"/v1/files\"]")).await;
+    assert_eq!(send(client(Http::One).get(url(&relay, "/v1/files"))).await.status, 200);
+    let request = lines.of(&relay, "request", 1).await.remove(0);
+    says(
+        &request,
+        &[
+            ("call", json!("passthrough")),
+            ("state", json!("completed")),
+            ("workflow", json!("default")),
+            ("route", json!("a")),
+            ("status", json!(200)),
+            ("attempts", json!(0)),
+        ],
+    );
+    lines.of(&relay, "attempt", 0).await;
+}

@@ -7,7 +7,7 @@ mod outward;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use rubicon::classify::{Class, Context, Evidence, classify};
 use rubicon::clock::UnixMillis;
-use rubicon::mock::{Answer, AutoDialect, MockProvider, Rule, Script, anthropic, chat};
+use rubicon::mock::{Answer, AutoDialect, MockProvider, Rule, Script, anthropic, chat, responses};
 use rubicon::protocol::Dialect;
 use rubicon::serve::Server;
 
@@ -66,6 +66,7 @@ fn auto(dialect: Dialect) -> Answer {
     let dialect = match dialect {
         Dialect::ChatCompletions => AutoDialect::ChatCompletions,
         Dialect::AnthropicMessages => AutoDialect::AnthropicMessages,
+        Dialect::Responses => AutoDialect::Responses,
     };
     Answer::auto(dialect, &["from ", "b"])
 }
@@ -180,8 +181,11 @@ fn assert_stopped(answered: &Answered, class: Class, recording: &Recording, what
 fn assert_interrupted(answered: &Answered, dialect: Dialect, after: u64, what: &str) -> serde_json::Value {
     assert_eq!(answered.status, 200, "{what}: {}", answered.text());
     assert!(!answered.clean, "{what}: never a clean end: {}", answered.text());
-    let frame = answered.last_event();
-    let rubicon = if dialect == Dialect::ChatCompletions { &frame["error"]["rubicon"] } else { &frame["rubicon"] };
+    let mut frame = answered.last_event();
+    if dialect == Dialect::Responses {
+        frame = frame["response"].take();
+    }
+    let rubicon = if dialect == Dialect::AnthropicMessages { &frame["rubicon"] } else { &frame["error"]["rubicon"] };
     assert_eq!(rubicon["status"], "interrupted", "{what}: {frame}");
     assert_eq!(rubicon["reason"], "partial_output", "{what}: {frame}");
     assert_eq!(rubicon["class"], "partial_output", "{what}: {frame}");
@@ -202,13 +206,17 @@ fn begun(dialect: Dialect) -> (Answer, u64) {
             let steps = [anthropic::message_start(), anthropic::text_start(0), anthropic::text_delta(0, "Hel")];
             (steps.into_iter().fold(Answer::sse(), Answer::step), 3)
         }
+        Dialect::Responses => {
+            let steps = [responses::created(0), responses::message_added(1, 0), responses::text_delta(2, 0, "Hel")];
+            (steps.into_iter().fold(Answer::sse(), Answer::step), 3)
+        }
     }
 }
 
 #[tokio::test]
 async fn every_recorded_error_after_the_boundary() {
     let errors = recorded_errors();
-    for dialect in [Dialect::ChatCompletions, Dialect::AnthropicMessages] {
+    for dialect in Dialect::ALL {
         let (_, after) = begun(dialect);
         // The same words as an error event behind output: whatever their class is, nothing is asked again.
         let as_event = |recording: &Recording| {

@@ -42,14 +42,14 @@ pub(crate) async fn provider(rule: Rule) -> MockProvider {
     MockProvider::start(Script::default().rule(rule)).await.expect("a mock provider")
 }
 
-/// Two strict providers `a` and `b` that speak both dialects, routes of the same names, and a workflow `default` that may fail
+/// Two strict providers `a` and `b` that speak all dialects, routes of the same names, and a workflow `default` that may fail
 /// over from `a` to `b`. `workflow` is what else stands under `[workflow.default]` (inline tables: `envelope = {…}`).
 pub(crate) fn two(a: &MockProvider, b: &MockProvider, workflow: &str) -> String {
     let mut text = String::new();
     for (name, base) in [("a", a.base_url()), ("b", b.base_url())] {
         text += &format!(
             "[provider.{name}]\nkind = \"openai-compatible\"\nbase_url = \"{base}/v1\"\nterminal = \"strict\"\n\
-             [route.{name}]\nprovider = \"{name}\"\ndialects = [\"chat-completions\", \"anthropic-messages\"]\n\
+             [route.{name}]\nprovider = \"{name}\"\ndialects = [\"chat-completions\", \"anthropic-messages\", \"responses\"]\n\
              capabilities = [\"text\", \"tools\", \"image\", \"reasoning\", \"json_schema\"]\n\
              verified = {{ on = 2026-01-01, by = \"test\" }}\n"
         );
@@ -66,13 +66,15 @@ pub(crate) fn path(dialect: Dialect) -> &'static str {
     match dialect {
         Dialect::ChatCompletions => "/v1/chat/completions",
         Dialect::AnthropicMessages => "/v1/messages",
+        Dialect::Responses => "/v1/responses",
     }
 }
 
 /// A small request of a dialect.
 pub(crate) fn request(dialect: Dialect, stream: bool) -> String {
     let max = if dialect == Dialect::AnthropicMessages { ",\"max_tokens\":64" } else { "" };
-    format!("{{\"model\":\"m\",\"stream\":{stream}{max},\"messages\":[{{\"role\":\"user\",\"content\":\"hi\"}}]}}")
+    let input = if dialect == Dialect::Responses { "input" } else { "messages" };
+    format!("{{\"model\":\"m\",\"stream\":{stream}{max},\"{input}\":[{{\"role\":\"user\",\"content\":\"hi\"}}]}}")
 }
 
 /// HTTP/1.1, or HTTP/2 with prior knowledge (h2c).

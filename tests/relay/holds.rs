@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use rubicon::mock::{Answer, MockProvider, Rule, Step, anthropic, anthropic_text, chat, chat_text};
+use rubicon::mock::{
+    Answer, MockProvider, Rule, Step, anthropic, anthropic_text, chat, chat_text, responses, responses_text,
+};
 use rubicon::protocol::Dialect;
 use rubicon::serve::Server;
 
@@ -74,6 +76,12 @@ fn kinds(dialect: Dialect) -> [Step; 4] {
                  \"delta\":{\"type\":\"thinking_delta\",\"thinking\":\"hm\"}}\n\n",
             ),
         ],
+        Dialect::Responses => [
+            responses::message_added(1, 0),
+            responses::text_delta(2, 0, "seen"),
+            responses::keepalive(1),
+            responses::event("response.reasoning_summary_text.delta", 1, ",\"delta\":\"hm\""),
+        ],
     }
 }
 
@@ -82,6 +90,10 @@ fn ends(dialect: Dialect) -> [Step; 2] {
     match dialect {
         Dialect::ChatCompletions => [chat::finish("stop"), chat::done()],
         Dialect::AnthropicMessages => [anthropic::message_delta("end_turn", 1), anthropic::message_stop()],
+        // There is no sign of an end before the end: a part that is done shows nothing and ends nothing.
+        Dialect::Responses => {
+            [responses::event("response.output_text.done", 3, ",\"text\":\"\""), responses::completed(4, "", 1)]
+        }
     }
 }
 
@@ -89,6 +101,7 @@ fn from_b(dialect: Dialect) -> Answer {
     match dialect {
         Dialect::ChatCompletions => chat_text(&["from b"]),
         Dialect::AnthropicMessages => anthropic_text(&["from b"]),
+        Dialect::Responses => responses_text(&["from b"]),
     }
 }
 
@@ -250,6 +263,7 @@ fn keepalive(dialect: Dialect) -> &'static str {
     match dialect {
         Dialect::ChatCompletions => ": keep-alive\n\n",
         Dialect::AnthropicMessages => "event: ping\ndata: {\"type\": \"ping\"}\n\n",
+        Dialect::Responses => "event: keepalive\ndata: {\"type\":\"keepalive\",\"sequence_number\":0}\n\n",
     }
 }
 
@@ -337,8 +351,10 @@ async fn after_keep_alives_a_failure_is_a_frame() {
                 assert_eq!(rubicon["would_be_status"], would_be, "{frame}");
                 assert_eq!(rubicon["status"], status, "{frame}");
                 assert!(frame.contains(words), "{frame}");
-                if dialect == Dialect::ChatCompletions {
-                    assert_eq!(got.last_event()["error"]["code"], would_be, "{frame}");
+                match dialect {
+                    Dialect::ChatCompletions => assert_eq!(got.last_event()["error"]["code"], would_be, "{frame}"),
+                    Dialect::AnthropicMessages => {}
+                    Dialect::Responses => assert!(frame.contains(&format!("\"code\":\"{would_be}\"")), "{frame}"),
                 }
             }
         }
@@ -401,7 +417,8 @@ async fn which_ends_are_ends() {
                     a.reset();
                     let relay = relay(&with_terminal(&two(&a, &b, ""), terminal)).await;
                     for how in ["ended", "broken"] {
-                        let finished = came == Came::Reason && terminal == "lenient" && how == "ended";
+                        let knows_reasons = dialect != Dialect::Responses;
+                        let finished = came == Came::Reason && terminal == "lenient" && how == "ended" && knows_reasons;
                         let whole = came == Came::End || finished;
                         let what = format!("{dialect:?} {came:?} shown {shown} {terminal} {how}");
                         let calls = b.calls();

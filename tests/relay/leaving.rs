@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use rubicon::mock::{Answer, MockProvider, Rule, anthropic, chat};
+use rubicon::mock::{Answer, MockProvider, Rule, anthropic, chat, responses};
 use rubicon::protocol::Dialect;
 use rubicon::serve::Server;
 use serde_json::Value;
@@ -37,13 +37,14 @@ enum How {
 
 const WHENS: [When; 4] = [When::BeforeHead, When::Held, When::KeptAlive, When::AfterOutput];
 const HOWS: [How; 5] = [How::Close, How::HalfClose, How::Reset, How::ResetStream, How::CloseTwo];
-const DIALECTS: [Dialect; 2] = [Dialect::ChatCompletions, Dialect::AnthropicMessages];
+const DIALECTS: [Dialect; 3] = Dialect::ALL;
 
 /// What shows nothing.
 fn preamble(dialect: Dialect) -> Answer {
     match dialect {
         Dialect::ChatCompletions => Answer::sse().step(chat::role()),
         Dialect::AnthropicMessages => Answer::sse().step(anthropic::message_start()).step(anthropic::text_start(0)),
+        Dialect::Responses => Answer::sse().step(responses::created(0)).step(responses::message_added(1, 0)),
     }
 }
 
@@ -52,6 +53,7 @@ fn shown(dialect: Dialect) -> Answer {
     let delta = match dialect {
         Dialect::ChatCompletions => chat::delta("shown"),
         Dialect::AnthropicMessages => anthropic::text_delta(0, "shown"),
+        Dialect::Responses => responses::text_delta(2, 0, "shown"),
     };
     preamble(dialect).step(delta)
 }
@@ -120,6 +122,7 @@ async fn leaves(when: When, how: How, dialect: Dialect) {
             match when {
                 When::BeforeHead | When::Held => reached.await,
                 When::KeptAlive if dialect == Dialect::ChatCompletions => raw.read_until(": keep-alive").await,
+                When::KeptAlive if dialect == Dialect::Responses => raw.read_until("event: keepalive").await,
                 When::KeptAlive => raw.read_until("event: ping").await,
                 When::AfterOutput => raw.read_until("shown").await,
             }

@@ -112,6 +112,16 @@ async fn anthropic_messages_over_h2c() {
     all(Dialect::AnthropicMessages, "anthropic-messages", Http::Two).await;
 }
 
+#[tokio::test]
+async fn responses_over_http1() {
+    all(Dialect::Responses, "responses", Http::One).await;
+}
+
+#[tokio::test]
+async fn responses_over_h2c() {
+    all(Dialect::Responses, "responses", Http::Two).await;
+}
+
 /// The same for a block that comes in two reads: it waits for its own end and for nothing else.
 #[tokio::test]
 async fn a_torn_event_waits_for_its_own_end_only() {

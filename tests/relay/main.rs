@@ -4,11 +4,14 @@
 
 mod admin;
 mod answers;
+mod azure;
 mod bad_input;
+mod bedrock;
 mod bounds;
 mod budgets;
 mod bytes;
 mod child;
+mod codex;
 mod conditions;
 mod control_cli;
 mod cuts;
@@ -26,8 +29,10 @@ mod metrics;
 mod operations;
 mod operators;
 mod outcome;
+mod passthrough;
 mod plain_http;
 mod raw;
+mod responses;
 mod restart;
 mod secrets;
 mod setup;

@@ -2,7 +2,7 @@
 
 mod shutdown;
 
-use rubicon::mock::{Answer, MockProvider, Rule, anthropic, chat, chat_text, chat_whole_text};
+use rubicon::mock::{Answer, MockProvider, Rule, anthropic, chat, chat_text, chat_whole_text, responses};
 use rubicon::protocol::Dialect;
 use rubicon::serve::Server;
 use serde_json::{Value, json};
@@ -266,13 +266,17 @@ async fn known_when_class(relay: &Server, id: &str) {
 
 #[tokio::test]
 async fn stopped_after_output_the_stream_ends_with_a_frame_and_an_abort() {
-    for dialect in [CHAT, MESSAGES] {
+    for dialect in Dialect::ALL {
         let begun = match dialect {
             Dialect::ChatCompletions => Answer::sse().step(chat::delta("Hel")),
             Dialect::AnthropicMessages => Answer::sse()
                 .step(anthropic::message_start())
                 .step(anthropic::text_start(0))
                 .step(anthropic::text_delta(0, "Hel")),
+            Dialect::Responses => Answer::sse()
+                .step(responses::created(0))
+                .step(responses::message_added(1, 0))
+                .step(responses::text_delta(2, 0, "Hel")),
         };
         let events = if dialect == CHAT { 1 } else { 3 };
         for http in [Http::One, Http::Two] {
@@ -287,7 +291,8 @@ async fn stopped_after_output_the_stream_ends_with_a_frame_and_an_abort() {
             let answered = running.await.unwrap();
             assert!(!answered.clean && answered.text().contains("Hel"), "{}", answered.text());
             let frame = answered.last_event();
-            let rubicon = if dialect == CHAT { &frame["error"]["rubicon"] } else { &frame["rubicon"] };
+            let frame = if dialect == Dialect::Responses { &frame["response"] } else { &frame };
+            let rubicon = if dialect == MESSAGES { &frame["rubicon"] } else { &frame["error"]["rubicon"] };
             assert_eq!(
                 (&rubicon["status"], &rubicon["reason"], &rubicon["after"]),
                 (&json!("stopped"), &json!("stopped"), &json!(events)),

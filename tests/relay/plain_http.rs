@@ -42,6 +42,7 @@ async fn http_1_0_gets_no_stream() {
         let whole = match dialect {
             CHAT => chat_whole_text("whole"),
             Dialect::AnthropicMessages => rubicon::mock::anthropic_whole_text("whole"),
+            Dialect::Responses => rubicon::mock::responses_whole_text("whole"),
         };
         let a = provider(Rule::new("a").answer(whole)).await;
         let relay = relay(&two(&a, &a, "")).await;

@@ -1,7 +1,7 @@
 //! No key, prompt, output or argument in anything that is printed or logged; no key in any answer. The real binary is driven down
 //! every path with planted words, and everything that came out of it is searched.
 
-use rubicon::mock::{Answer, AutoDialect, MockProvider, Rule, Script, anthropic, chat};
+use rubicon::mock::{Answer, AutoDialect, MockProvider, Rule, Script, anthropic, chat, responses};
 use rubicon::protocol::Dialect;
 use serde_json::json;
 
@@ -20,7 +20,7 @@ const FAULT: &str = "planted toucan fault";
 const HEADER: &str = "planted-snake-header";
 
 const KEYS: [&str; 3] = [PROVIDER_KEY, CLIENT_KEY, WRONG_KEY];
-const DIALECTS: [Dialect; 2] = [Dialect::ChatCompletions, Dialect::AnthropicMessages];
+const DIALECTS: [Dialect; 3] = Dialect::ALL;
 const MODELS: [&str; 9] = ["fine", "down", "cut", "fault", "silent-fault", "bad", "denied", "html", "no-json"];
 
 /// Everything the log may not hold.
@@ -56,6 +56,11 @@ fn answer_of(model: &str, dialect: Dialect, second: bool) -> Answer {
             anthropic::text_delta(0, OUTPUT),
             anthropic::error("api_error", &quoted),
         ),
+        Dialect::Responses => (
+            Answer::sse().step(responses::created(0)).step(responses::message_added(1, 0)),
+            responses::text_delta(2, 0, OUTPUT),
+            responses::error(3, "server_error", PROVIDER_KEY, &quoted),
+        ),
     };
     match model {
         "down" if !second => error(503),
@@ -77,6 +82,7 @@ fn fine(dialect: Dialect) -> Answer {
     let mut answer = match dialect {
         Dialect::ChatCompletions => Answer::auto(AutoDialect::ChatCompletions, &[OUTPUT]),
         Dialect::AnthropicMessages => Answer::auto(AutoDialect::AnthropicMessages, &[OUTPUT]),
+        Dialect::Responses => Answer::auto(AutoDialect::Responses, &[OUTPUT]),
     };
     for step in &mut answer.steps {
         if let rubicon::mock::Step::Auto(auto) = step {

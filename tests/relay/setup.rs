@@ -20,6 +20,9 @@ struct Route {
     /// Whose provider it uses; its own has its name.
     provider: String,
     base: Option<String>,
+    kind: &'static str,
+    /// What follows scheme, host and port.
+    path: &'static str,
     provider_lines: String,
     route_lines: String,
     approved: bool,
@@ -62,6 +65,8 @@ impl Setup {
             role,
             provider: provider.to_owned(),
             base,
+            kind: "openai-compatible",
+            path: "/v1",
             provider_lines: String::new(),
             route_lines: String::new(),
             approved: true,
@@ -71,6 +76,12 @@ impl Setup {
 
     fn last(&mut self) -> &mut Route {
         self.routes.last_mut().expect("a route")
+    }
+
+    /// The kind of the provider of the route added last, and the path of its base URL; such a route speaks what its kind does.
+    pub(crate) fn kind(mut self, kind: &'static str, path: &'static str) -> Self {
+        (self.last().kind, self.last().path) = (kind, path);
+        self
     }
 
     /// Lines under the provider of the route added last.
@@ -120,14 +131,21 @@ impl Setup {
         let mut text = format!("[server]\nlisten = \"127.0.0.1:0\"\n{}", self.server_lines);
         for route in &self.routes {
             if let Some(base) = &route.base {
-                let terminal = if route.provider_lines.contains("terminal =") { "" } else { "terminal = \"strict\"\n" };
+                let compatible = route.kind == "openai-compatible" && !route.provider_lines.contains("terminal =");
+                let terminal = if compatible { "terminal = \"strict\"\n" } else { "" };
                 text += &format!(
-                    "[provider.{}]\nkind = \"openai-compatible\"\nbase_url = \"{base}/v1\"\n{terminal}{}",
-                    route.name, route.provider_lines
+                    "[provider.{}]\nkind = \"{}\"\nbase_url = \"{base}{}\"\n{terminal}{}",
+                    route.name, route.kind, route.path, route.provider_lines
                 );
             }
+            let compatible = route.kind == "openai-compatible";
+            let dialects = if compatible {
+                "dialects = [\"chat-completions\", \"anthropic-messages\", \"responses\"]\n"
+            } else {
+                ""
+            };
             text += &format!(
-                "[route.{}]\nprovider = \"{}\"\ndialects = [\"chat-completions\", \"anthropic-messages\"]\n\
+                "[route.{}]\nprovider = \"{}\"\n{dialects}\
                  capabilities = [\"text\", \"tools\", \"reasoning\", \"mcp\", \"web_search\", \"beta:mcp-client-2025-04-04\"]\n\
                  verified = {{ on = 2026-01-01 }}\n{}",
                 route.name, route.provider, route.route_lines

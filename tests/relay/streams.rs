@@ -10,6 +10,7 @@ use crate::harness::Recording;
 const NOT_STREAMS: &[(&str, &str)] = &[
     ("anthropic-error-first-01", "its only event is an error: an HTTP error, not a stream"),
     ("anthropic-legacy-complete-01", "the legacy /v1/complete format"),
+    ("openai-error-rate-limit-01", "its first event but lifecycle is an error: an HTTP error, not a stream"),
     ("ollama-native-ndjson-01", "newline-delimited JSON, no SSE"),
     ("openai-legacy-completions-01", "the legacy /v1/completions format"),
     ("tgi-error-first-01", "its only event is an error: an HTTP error, not a stream"),
@@ -148,8 +149,10 @@ pub(crate) fn request_for(dialect: Dialect, model: &str, choices: u32) -> String
         Dialect::ChatCompletions if choices > 1 => format!(",\"n\":{choices}"),
         Dialect::ChatCompletions => String::new(),
         Dialect::AnthropicMessages => ",\"max_tokens\":64".to_owned(),
+        Dialect::Responses => String::new(),
     };
-    format!("{{\"model\":\"{model}\",\"stream\":true{extra},\"messages\":[{{\"role\":\"user\",\"content\":\"hi\"}}]}}")
+    let input = if dialect == Dialect::Responses { "input" } else { "messages" };
+    format!("{{\"model\":\"{model}\",\"stream\":true{extra},\"{input}\":[{{\"role\":\"user\",\"content\":\"hi\"}}]}}")
 }
 
 /// Takes exactly one error frame of the dialect apart, in the shape that its SDKs raise (STREAMS.md 2.2), and gives its `rubicon`.
@@ -158,6 +161,7 @@ pub(crate) fn error_frame_of(dialect: Dialect, bytes: &[u8]) -> serde_json::Valu
     let start = match dialect {
         Dialect::ChatCompletions => "data: ",
         Dialect::AnthropicMessages => "event: error\ndata: ",
+        Dialect::Responses => return responses_frames_of(text),
     };
     let json = text
         .strip_prefix(start)
@@ -172,9 +176,30 @@ pub(crate) fn error_frame_of(dialect: Dialect, bytes: &[u8]) -> serde_json::Valu
             assert_eq!(members, ["error"], "{frame}");
             frame["error"]["rubicon"].clone()
         }
-        Dialect::AnthropicMessages => {
+        Dialect::AnthropicMessages | Dialect::Responses => {
             assert_eq!(frame["type"], "error", "{frame}");
             frame["rubicon"].clone()
         }
     }
+}
+
+/// The two frames of the responses dialect: `error`, flat and nested in one, then `response.failed` with the same text.
+fn responses_frames_of(text: &str) -> serde_json::Value {
+    let parts = text.strip_suffix("\n\n").and_then(|text| text.strip_prefix("event: error\ndata: "));
+    let parts = parts.and_then(|text| text.split_once("\n\nevent: response.failed\ndata: "));
+    let (error, failed) = parts.unwrap_or_else(|| panic!("not the two frames: {text:?}"));
+    let parse = |json: &str| -> serde_json::Value {
+        assert!(!json.contains('\n'), "one line: {json}");
+        serde_json::from_str(json).unwrap_or_else(|error| panic!("{error}: {json}"))
+    };
+    let (error, failed) = (parse(error), parse(failed));
+    let response = &failed["response"];
+    assert_eq!((&error["type"], &failed["type"]), (&"error".into(), &"response.failed".into()));
+    assert!(error["error"]["message"].is_string() && error["error"]["type"].is_string(), "{error}");
+    assert_eq!((&error["message"], &error["code"]), (&error["error"]["message"], &error["error"]["code"]), "{error}");
+    assert_eq!((&response["status"], &response["error"]["code"]), (&"failed".into(), &"rubicon_interrupted".into()));
+    assert_eq!((&response["error"]["message"], &response["error"]["rubicon"]), (&error["message"], &error["rubicon"]));
+    let number = |frame: &serde_json::Value| frame["sequence_number"].as_u64().expect("a number");
+    assert_eq!(number(&failed), number(&error) + 1);
+    error["rubicon"].clone()
 }

@@ -25,11 +25,12 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("config", &["clock", "ids", "protocol"]),
     ("contract", &["config", "ids", "protocol"]),
     ("gate", &["classify", "clock", "config", "ids"]),
-    ("plan", &["clock", "config", "contract", "gate", "ids"]),
+    ("plan", &["clock", "config", "contract", "gate", "ids", "protocol"]),
     // Switches and journal: the gate's words, a file of its own; it knows neither requests nor configuration.
     ("control", &["clock", "gate", "ids"]),
     ("attempt", &["classify", "clock", "config", "plan", "protocol"]),
-    ("upstream", &["classify", "config", "contract", "protocol"]),
+    ("check", &["clock", "config", "ids", "plan"]),
+    ("upstream", &["classify", "clock", "config", "contract", "protocol"]),
     ("telemetry", &["boundary", "class", "classify", "clock", "config", "ids", "protocol"]),
     (
         "relay",
@@ -55,7 +56,24 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("serve", &["admin", "config", "relay"]),
     ("mock", &["clock"]),
     ("demo", &["clock", "config", "mock", "serve", "wire"]),
-    ("cli", &["clock", "config", "demo", "mock", "relay", "serve", "telemetry", "upstream"]),
+    (
+        "cli",
+        &[
+            "attempt",
+            "check",
+            "clock",
+            "config",
+            "contract",
+            "demo",
+            "gate",
+            "mock",
+            "plan",
+            "relay",
+            "serve",
+            "telemetry",
+            "upstream",
+        ],
+    ),
 ];
 
 /// What names a runtime, a socket, a file, a process, a clock reading, a random source or a log.

@@ -20,6 +20,7 @@ fn route(name: &str, provider: &str) -> Arc<RouteSettings> {
             kind: ProviderKind::OpenAi,
             base_url: http::Uri::from_static("http://127.0.0.1:1/v1"),
             api_key: None,
+            entra_token: None,
             account: provider.to_owned(),
             legal_entity: None,
             data_classes: None,
@@ -60,7 +61,7 @@ fn route(name: &str, provider: &str) -> Arc<RouteSettings> {
 fn plan(routes: &[(&str, &str, Role)]) -> Plan {
     let candidates =
         routes.iter().map(|(name, provider, role)| Candidate { route: route(name, provider), role: *role });
-    Plan { candidates: candidates.collect(), refused: Vec::new() }
+    Plan { candidates: candidates.collect(), ..Plan::default() }
 }
 
 fn verdict(class: Class) -> Verdict {

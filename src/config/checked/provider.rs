@@ -11,6 +11,7 @@ use super::super::Sources;
 use super::super::node::Node;
 use super::super::problem::{Code, Problems};
 use super::super::settings::{Network, ProviderKind, ProviderSettings, Terminal};
+use super::super::token_file::TokenFile;
 use super::{secrets, url};
 
 /// The vendor's own addresses, as its SDK takes them.
@@ -18,7 +19,7 @@ fn default_base_url(kind: ProviderKind) -> Option<&'static str> {
     match kind {
         ProviderKind::OpenAi => Some("https://api.openai.com/v1"),
         ProviderKind::Anthropic => Some("https://api.anthropic.com"),
-        ProviderKind::OpenAiCompatible => None,
+        ProviderKind::AzureOpenAi | ProviderKind::Bedrock | ProviderKind::OpenAiCompatible => None,
     }
 }
 
@@ -66,6 +67,8 @@ pub(super) fn all(
 fn one(name: &str, node: &Node, problems: &mut Problems<'_>, sources: &Sources<'_>) -> Option<ProviderSettings> {
     let kind = match node.text("kind") {
         Some("openai") => Some(ProviderKind::OpenAi),
+        Some("azure-openai") => Some(ProviderKind::AzureOpenAi),
+        Some("bedrock") => Some(ProviderKind::Bedrock),
         Some("anthropic") => Some(ProviderKind::Anthropic),
         Some("openai-compatible") => Some(ProviderKind::OpenAiCompatible),
         _ => None,
@@ -74,6 +77,7 @@ fn one(name: &str, node: &Node, problems: &mut Problems<'_>, sources: &Sources<'
     let api_key = node.text("api_key").and_then(|reference| {
         secrets::read(reference, node.at_of("api_key"), &node.key_of("api_key"), problems, sources)
     });
+    let entra_token = entra_token(kind, node, problems, sources);
     let vendors_own = kind.is_some_and(|kind| default_base_url(kind).is_some()) && !node.has("base_url");
     if vendors_own && !node.has("api_key") {
         let message = "`api_key` is required at the vendor's own address";
@@ -88,13 +92,14 @@ fn one(name: &str, node: &Node, problems: &mut Problems<'_>, sources: &Sources<'
     let kind = kind?;
     let lenient = match node.text("terminal") {
         Some(word) => word == "lenient",
-        None => kind == ProviderKind::OpenAiCompatible,
+        None => matches!(kind, ProviderKind::OpenAiCompatible | ProviderKind::Bedrock),
     };
     Some(ProviderSettings {
         name: ProviderId::new(name),
         kind,
         base_url: base_url?,
         api_key,
+        entra_token,
         account: node.owned("account").unwrap_or_else(|| name.to_owned()),
         legal_entity: node.owned("legal_entity"),
         data_classes: node.texts("data_classes"),
@@ -106,6 +111,32 @@ fn one(name: &str, node: &Node, problems: &mut Problems<'_>, sources: &Sources<'
         idempotency_header,
         depends_on: node.texts("depends_on").unwrap_or_default(),
     })
+}
+
+/// A token that is renewed while the relay runs, so it can only be a file.
+fn entra_token(
+    kind: Option<ProviderKind>,
+    node: &Node,
+    problems: &mut Problems<'_>,
+    sources: &Sources<'_>,
+) -> Option<Arc<TokenFile>> {
+    let reference = node.text("entra_token")?;
+    let (at, key) = (node.at_of("entra_token"), node.key_of("entra_token"));
+    if kind.is_some_and(|kind| kind != ProviderKind::AzureOpenAi) {
+        problems.error(Code::InvalidValue, at, &key, "only providers of kind azure-openai take a token of Entra");
+        return None;
+    }
+    if node.has("api_key") {
+        let message = "there is an `api_key`, too: one of both";
+        problems.error(Code::CredentialTwice, at, &key, message);
+    }
+    let Some(path) = reference.strip_prefix("file:").filter(|path| !path.is_empty()) else {
+        let message = "tokens expire within the hour and are renewed: use \"file:PATH\"";
+        problems.error(Code::SecretInline, at, &key, message);
+        return None;
+    };
+    let first = secrets::read(reference, at, &key, problems, sources)?;
+    Some(Arc::new(TokenFile::new(sources.folder.join(path), first)))
 }
 
 /// `network` of a provider, approval or requirement.
@@ -124,7 +155,8 @@ fn base_url(kind: ProviderKind, node: &Node, problems: &mut Problems<'_>) -> Opt
         (None, _) if node.has("base_url") => return None,
         (None, Some(text)) => text,
         (None, None) => {
-            problems.error(Code::MissingKey, node.at, &key, "`base_url` is required for kind openai-compatible");
+            let message = format!("`base_url` is required for kind {}", node.text("kind").unwrap_or_default());
+            problems.error(Code::MissingKey, node.at, &key, message);
             return None;
         }
     };

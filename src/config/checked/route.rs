@@ -17,21 +17,32 @@ use super::{no_doubles, resolves};
 /// A day less one millisecond: from a day's start to its end.
 const TO_END_OF_DAY_MS: u64 = 86_400_000 - 1;
 
-/// The dialects a kind may be declared to speak. Gateways that speak Chat Completions often serve Messages beside it, and
-/// Anthropic serves Chat Completions beside Messages; OpenAI itself serves one.
-fn speakable(kind: ProviderKind) -> &'static [Dialect] {
-    match kind {
-        ProviderKind::OpenAi => &[Dialect::ChatCompletions],
-        ProviderKind::OpenAiCompatible | ProviderKind::Anthropic => &Dialect::ALL,
+/// The dialects a kind may be declared to speak. Gateways that speak Chat Completions often serve Messages or Responses beside it,
+/// and Anthropic serves Chat Completions beside Messages; OpenAI and Azure serve OpenAI's own two, Bedrock what is behind the address.
+fn speakable(provider: &ProviderSettings) -> &'static [Dialect] {
+    match provider.kind {
+        ProviderKind::OpenAi | ProviderKind::AzureOpenAi => &[Dialect::ChatCompletions, Dialect::Responses],
+        ProviderKind::Bedrock if is_anthropic(&provider.base_url) => &[Dialect::AnthropicMessages],
+        ProviderKind::Bedrock => &[Dialect::ChatCompletions, Dialect::Responses],
+        ProviderKind::OpenAiCompatible => &Dialect::ALL,
+        ProviderKind::Anthropic => &[Dialect::ChatCompletions, Dialect::AnthropicMessages],
     }
 }
 
-/// What a route speaks that says nothing: its kind's native dialect.
-fn native(kind: ProviderKind) -> Dialect {
-    match kind {
-        ProviderKind::OpenAi | ProviderKind::OpenAiCompatible => Dialect::ChatCompletions,
-        ProviderKind::Anthropic => Dialect::AnthropicMessages,
+/// What a route speaks that says nothing: its kind's native dialects. Of compatible servers and Bedrock only Chat Completions: many
+/// models have no Responses there, and a route that is taken to speak it would be asked in a failover and answer 404.
+fn native(provider: &ProviderSettings) -> &'static [Dialect] {
+    match provider.kind {
+        ProviderKind::OpenAi | ProviderKind::AzureOpenAi => &[Dialect::ChatCompletions, Dialect::Responses],
+        ProviderKind::Anthropic => &[Dialect::AnthropicMessages],
+        ProviderKind::Bedrock if is_anthropic(&provider.base_url) => &[Dialect::AnthropicMessages],
+        ProviderKind::Bedrock | ProviderKind::OpenAiCompatible => &[Dialect::ChatCompletions],
     }
+}
+
+/// Bedrock keeps its Anthropic-compatible endpoint below a path of its own, on the same host as the other one (STREAMS.md 1.8).
+fn is_anthropic(base: &http::Uri) -> bool {
+    base.path().ends_with("/anthropic/v1")
 }
 
 /// All routes that could be built.
@@ -90,8 +101,8 @@ fn one(
 }
 
 fn dialects(node: &Node, provider: &ProviderSettings, problems: &mut Problems<'_>) -> Vec<Dialect> {
-    let spoken = speakable(provider.kind);
-    let Some(items) = node.items("dialects") else { return vec![native(provider.kind)] };
+    let spoken = speakable(provider);
+    let Some(items) = node.items("dialects") else { return native(provider).to_vec() };
     let key = node.key_of("dialects");
     no_doubles(items, &key, problems);
     if items.is_empty() {

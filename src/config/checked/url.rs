@@ -7,7 +7,7 @@ use super::super::settings::ProviderKind;
 pub(super) struct Refusal(pub(super) String);
 
 /// Scheme, authority and path, without a trailing slash (an empty path is `/` to [`http::Uri`]); `/v1` cut off for
-/// anthropic. Never repeats the text: it may hold a password.
+/// anthropic, completed for azure-openai and bedrock. Never repeats the text: it may hold a password.
 pub(super) fn base(kind: ProviderKind, text: &str) -> Result<http::Uri, Refusal> {
     let refuse = |why: &str| Err(Refusal(why.to_owned()));
     let Some((scheme, rest)) = text.split_once("://") else {
@@ -35,13 +35,39 @@ pub(super) fn base(kind: ProviderKind, text: &str) -> Result<http::Uri, Refusal>
     if path.contains("//") || path.split('/').any(|part| matches!(part, "." | "..")) {
         return refuse("its path must be plain");
     }
-    let uri: Option<http::Uri> = format!("{scheme}://{authority}{path}").parse().ok();
+    let added = match added(kind, path) {
+        Ok(added) => added,
+        Err(why) => return refuse(why),
+    };
+    let uri: Option<http::Uri> = format!("{scheme}://{authority}{path}{added}").parse().ok();
     match uri {
         Some(uri) if uri.host().is_some_and(is_host) && uri.port_u16() != Some(0) => {
             let port_written = authority.rsplit(']').next().is_some_and(|after| after.contains(':'));
             if port_written && uri.port_u16().is_none() { refuse("its port is not a number") } else { Ok(uri) }
         }
         _ => refuse("is not scheme, host and path"),
+    }
+}
+
+/// What is put behind a path. AzureOpenAI takes the resource and adds `/openai`; the v1 endpoint lies below it. The hosts of
+/// Bedrock have several endpoints, of which the root is none that is spoken here.
+fn added(kind: ProviderKind, path: &str) -> Result<&'static str, &'static str> {
+    let last = path.rsplit('/').next().unwrap_or_default();
+    match kind {
+        ProviderKind::AzureOpenAi if path.contains("/openai/deployments") => {
+            Err("leave out `/openai/deployments/…`: the deployment's name is the route's `model`")
+        }
+        ProviderKind::AzureOpenAi => Ok(match last {
+            "v1" => "",
+            "openai" => "/v1",
+            _ => "/openai/v1",
+        }),
+        ProviderKind::Bedrock => match last {
+            "v1" => Ok(""),
+            "openai" | "anthropic" => Ok("/v1"),
+            _ => Err("its path must be that of a compatible endpoint: `/openai/v1`, `/v1` or `/anthropic/v1`"),
+        },
+        ProviderKind::OpenAi | ProviderKind::Anthropic | ProviderKind::OpenAiCompatible => Ok(""),
     }
 }
 
@@ -60,7 +86,7 @@ pub(super) fn is_loopback(uri: &http::Uri) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ProviderKind::{Anthropic, OpenAi, OpenAiCompatible};
+    use ProviderKind::{Anthropic, AzureOpenAi, Bedrock, OpenAi, OpenAiCompatible};
 
     #[test]
     fn accepted_forms() {
@@ -72,6 +98,22 @@ mod tests {
             (Anthropic, "https://gateway.example/anthropic/v1/", "https://gateway.example/anthropic"),
             (OpenAiCompatible, "http://127.0.0.1:11434/v1", "http://127.0.0.1:11434/v1"),
             (OpenAiCompatible, "http://[::1]:9/v1beta/openai", "http://[::1]:9/v1beta/openai"),
+            (AzureOpenAi, "https://r.openai.azure.com", "https://r.openai.azure.com/openai/v1"),
+            (AzureOpenAi, "https://r.openai.azure.com/", "https://r.openai.azure.com/openai/v1"),
+            (AzureOpenAi, "https://r.openai.azure.com/openai", "https://r.openai.azure.com/openai/v1"),
+            (AzureOpenAi, "https://r.openai.azure.com/openai/v1/", "https://r.openai.azure.com/openai/v1"),
+            (AzureOpenAi, "https://r.services.ai.azure.com", "https://r.services.ai.azure.com/openai/v1"),
+            (AzureOpenAi, "https://gateway.example/azure", "https://gateway.example/azure/openai/v1"),
+            (AzureOpenAi, "https://gateway.example/azure/v1", "https://gateway.example/azure/v1"),
+            (
+                Bedrock,
+                "https://bedrock-runtime.eu-west-1.amazonaws.com/openai/v1",
+                "https://bedrock-runtime.eu-west-1.amazonaws.com/openai/v1",
+            ),
+            (Bedrock, "https://bedrock-mantle.eu-west-1.api.aws/v1/", "https://bedrock-mantle.eu-west-1.api.aws/v1"),
+            (Bedrock, "http://127.0.0.1:9/anthropic", "http://127.0.0.1:9/anthropic/v1"),
+            (Bedrock, "http://127.0.0.1:9/anthropic/v1", "http://127.0.0.1:9/anthropic/v1"),
+            (Bedrock, "http://127.0.0.1:9/openai/", "http://127.0.0.1:9/openai/v1"),
         ] {
             assert_eq!(base(kind, text).map(|uri| uri.to_string()), Ok(form.to_owned()), "{text}");
         }
@@ -97,6 +139,20 @@ mod tests {
         ] {
             let refusal = base(OpenAi, text).expect_err(text);
             assert!(!refusal.0.contains("SECRET"), "{text}");
+        }
+    }
+
+    #[test]
+    fn endpoints_that_are_not_spoken() {
+        for (kind, text) in [
+            (AzureOpenAi, "https://r.openai.azure.com/openai/deployments/d"),
+            (AzureOpenAi, "https://r.openai.azure.com/openai/deployments/d/chat/completions"),
+            (AzureOpenAi, "https://r.openai.azure.com/openai/v1?api-version=preview"),
+            (Bedrock, "https://bedrock-runtime.eu-west-1.amazonaws.com"),
+            (Bedrock, "https://bedrock-runtime.eu-west-1.amazonaws.com/model/m/converse-stream"),
+            (Bedrock, "https://bedrock-mantle.eu-west-1.api.aws/anthropic/v1/messages"),
+        ] {
+            base(kind, text).expect_err(text);
         }
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::ids::{RouteId, WorkflowId};
 
 use super::super::node::{Item, Node};
+use super::super::passthrough::Pattern;
 use super::super::problem::{Code, Problems, shown};
 use super::super::settings::{
     Envelope, Failover, HoldSettings, Requires, RouteSettings, SideEffects, WorkflowSettings,
@@ -63,7 +64,6 @@ fn one(root: &Node, name: &str, node: &Node, routes: &Routes, problems: &mut Pro
         owner: node.owned("owner"),
         primary: primary?,
         splits: Vec::new(),
-        passthrough: node.texts("passthrough").unwrap_or_default(),
         equivalents,
         alternates,
         reasoning_held: node.text("reasoning") == Some("hold"),
@@ -91,7 +91,28 @@ fn one(root: &Node, name: &str, node: &Node, routes: &Routes, problems: &mut Pro
             languages: requires.texts("languages").unwrap_or_default(),
             safety_profile: requires.owned("safety_profile"),
         },
+        passthrough: passthrough(node, problems),
     })
+}
+
+fn passthrough(node: &Node, problems: &mut Problems<'_>) -> Vec<Pattern> {
+    let items = node.items("passthrough").unwrap_or_default();
+    let key = node.key_of("passthrough");
+    no_doubles(items, &key, problems);
+    let mut patterns = Vec::new();
+    for item in items {
+        match Pattern::parse(&item.text) {
+            Ok(pattern) => match pattern.shadows() {
+                None => patterns.push(pattern),
+                Some(own) => {
+                    let message = format!("{} would take {own}, which the relay serves itself", shown(&item.text));
+                    problems.error(Code::PassthroughShadows, item.at, &key, message);
+                }
+            },
+            Err(why) => problems.error(Code::InvalidValue, item.at, &key, why),
+        }
+    }
+    patterns
 }
 
 fn envelope(table: &Node) -> Envelope {

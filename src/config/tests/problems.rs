@@ -4,6 +4,7 @@ use super::super::problem::{Code, Severity};
 use super::super::secret::Secret;
 use super::super::settings::{LogFormat, ProviderKind, Terminal};
 use super::{BASE, codes, parsed, with};
+use crate::protocol::Dialect;
 
 #[test]
 fn the_smallest_config_loads_with_its_defaults() {
@@ -24,7 +25,7 @@ fn the_smallest_config_loads_with_its_defaults() {
     assert_eq!(provider.account, "openai");
     assert_eq!(provider.api_key.as_ref().map(Secret::expose), Some("value-of-KEY"));
     assert_eq!(workflow.primary.model, None);
-    assert_eq!(workflow.primary.dialects.len(), 1);
+    assert_eq!(workflow.primary.dialects, [Dialect::ChatCompletions, Dialect::Responses]);
 }
 
 /// `(header in BASE, lines put below it, expected problems by code)`; each problem must stand on one of those lines.

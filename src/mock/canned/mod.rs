@@ -1,11 +1,12 @@
 //! Ready-made answers for tests and the demo: builders over the steps of a [`script`](super::script), and whole streams of
-//! both dialects. Pure: text in, steps out.
+//! all dialects. Pure: text in, steps out.
 //!
 //! Members come in the order the providers send them and not sorted, since the relay's fast path looks at bytes. What a
 //! model would have to invent (ids, times, token counts) is fixed, so that two runs are equal to the byte.
 
 pub mod anthropic;
 pub mod chat;
+pub mod responses;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -228,6 +229,8 @@ pub(super) fn auto(auto: &Auto, asked: &Asked) -> Answer {
         (AutoDialect::ChatCompletions, false) => Answer::json_text(200, chat::whole(model, auto)),
         (AutoDialect::AnthropicMessages, true) => anthropic::stream(model, auto),
         (AutoDialect::AnthropicMessages, false) => Answer::json_text(200, anthropic::whole(model, auto)),
+        (AutoDialect::Responses, true) => responses::stream(model, auto),
+        (AutoDialect::Responses, false) => Answer::json_text(200, responses::whole(model, auto)),
     }
 }
 
@@ -307,6 +310,26 @@ mod tests {
     }
 
     #[test]
+    fn a_responses_stream_says_what_it_was_given_and_ends() {
+        let answer = responses::stream("m", &with_tool(AutoDialect::Responses));
+        let events = data(&answer);
+        let of = |kind: &str| -> String {
+            events.iter().filter(|e| e["type"] == kind).filter_map(|e| e["delta"].as_str()).collect()
+        };
+        assert_eq!(of("response.output_text.delta"), "Hello \"you\"\n");
+        assert_eq!(of("response.function_call_arguments.delta"), r#"{"a":1}"#);
+        let last = events.last().expect("an end");
+        assert_eq!((&last["type"], &last["response"]["status"]), (&"response.completed".into(), &"completed".into()));
+        assert_eq!(last["response"]["output"][1]["arguments"], r#"{"a":1}"#);
+        for (number, event) in events.iter().enumerate() {
+            assert_eq!(event["sequence_number"], number);
+        }
+        for (step, event) in answer.steps.iter().skip(1).zip(&events) {
+            assert!(matches!(step, Step::Event(e) if e.name.as_deref() == event["type"].as_str()), "{step:?}");
+        }
+    }
+
+    #[test]
     fn whole_answers_hold_the_same() {
         let chat: Value =
             serde_json::from_str(&chat::whole("m", &with_tool(AutoDialect::ChatCompletions)).0).expect("JSON");
@@ -318,6 +341,11 @@ mod tests {
         assert_eq!(anthropic["content"][0]["text"], "Hello \"you\"\n");
         assert_eq!(anthropic["content"][1]["input"]["a"], 1);
         assert_eq!(anthropic["stop_reason"], "tool_use");
+        let responses: Value =
+            serde_json::from_str(&responses::whole("m", &with_tool(AutoDialect::Responses)).0).expect("JSON");
+        assert_eq!(responses["output"][0]["content"][0]["text"], "Hello \"you\"\n");
+        assert_eq!(responses["output"][1]["arguments"], r#"{"a":1}"#);
+        assert_eq!((&responses["object"], &responses["status"]), (&"response".into(), &"completed".into()));
     }
 
     #[test]

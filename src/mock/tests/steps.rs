@@ -115,7 +115,7 @@ async fn gates_open_one_by_one() {
 
 #[tokio::test]
 async fn auto_obeys_the_requests_own_stream_member() {
-    for dialect in ["chat", "chat-completions", "anthropic", "anthropic-messages"] {
+    for dialect in ["chat", "chat-completions", "anthropic", "anthropic-messages", "responses"] {
         let mock = one(&format!(r#"[{{"auto": {{"dialect": "{dialect}", "text": ["Hel", "lo"]}}}}]"#)).await;
         let streamed = post(&mock, "/", r#"{"model":"m\u00e4","stream":true}"#).await;
         assert_eq!(streamed.headers()["content-type"], "text/event-stream", "{dialect}");

@@ -11,9 +11,10 @@ use std::collections::BTreeSet;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::fields::{Raw, each, filled, object, size, text_bytes, word};
+use super::fields::{Raw, each, object, size, text_bytes, word};
 use crate::protocol::features::{self, named};
 use crate::protocol::json_walk::member;
+use crate::protocol::pin::{Kind, Pins};
 use crate::protocol::request::{HostedTool, RequestError};
 
 /// Blocks inside blocks. The deepest declared nesting is three (a tool's result, a document, its source's blocks); deeper ones
@@ -36,8 +37,8 @@ pub(super) struct Found {
     pub(super) text_bytes: u64,
     /// Capabilities by SPEC name.
     pub(super) capabilities: BTreeSet<String>,
-    /// Pins by SPEC name.
-    pub(super) pins: BTreeSet<&'static str>,
+    /// State that only one account holds.
+    pub(super) pins: Pins,
     /// Tools that the provider runs.
     pub(super) hosted: Vec<HostedTool>,
 }
@@ -137,10 +138,14 @@ impl Found {
             self.text_bytes += text_bytes(text);
         }
         self.text_bytes += block.input.map_or(0, |input| size(input.get()));
-        self.pin("signature", filled(block.signature) || (kind == "redacted_thinking" && filled(block.data)));
-        let encrypted = [block.encrypted_content, block.encrypted_index, block.encrypted_stdout];
-        self.pin("encrypted_content", encrypted.into_iter().any(filled));
-        self.pin("file_id", filled(block.file_id));
+        self.pin(Kind::Signature, block.signature);
+        if kind == "redacted_thinking" {
+            self.pin(Kind::Signature, block.data);
+        }
+        for encrypted in [block.encrypted_content, block.encrypted_index, block.encrypted_stdout] {
+            self.pin(Kind::Encrypted, encrypted);
+        }
+        self.pin(Kind::File, block.file_id);
         if kind == "text" && block.data.is_some() {
             // A document's plain-text source.
             self.text_bytes += text_bytes(block.data);
@@ -252,9 +257,9 @@ impl Found {
     }
 
     /// Notes a pin, if it is there.
-    pub(super) fn pin(&mut self, name: &'static str, is_there: bool) {
-        if is_there {
-            self.pins.insert(name);
+    pub(super) fn pin(&mut self, kind: Kind, value: Raw<'_>) {
+        if let Some(value) = value {
+            self.pins.present(kind, value.get());
         }
     }
 }
@@ -329,7 +334,9 @@ mod tests {
             (r#"{"type":"tool_result","content":"{\"file_id\":\"x\"}"}"#, &[]),
         ] {
             let found = walk(&format!("[{block}]")).unwrap();
-            assert_eq!(found.pins.into_iter().collect::<Vec<_>>(), pins, "{block}");
+            let mut fields: Vec<_> = found.pins.presented().iter().map(|pin| pin.field).collect();
+            fields.dedup();
+            assert_eq!(fields, pins, "{block}");
         }
     }
 

@@ -31,6 +31,7 @@ pub mod fault;
 mod fields;
 #[cfg(test)]
 mod golden;
+mod pins;
 pub mod reply;
 pub mod request;
 pub mod stream;

@@ -18,6 +18,7 @@ use super::fields::{Raw, count, each, filled, is_array, object, word};
 use crate::protocol::features;
 use crate::protocol::json_object::{self, Object};
 use crate::protocol::json_walk::plain_names;
+use crate::protocol::pin::{Kind, Pin};
 use crate::protocol::request::{RequestError, RequestFacts};
 
 /// Reads a request body.
@@ -51,7 +52,7 @@ pub fn read(body: &Bytes) -> Result<RequestFacts, RequestError> {
     facts.text_bytes = found.text_bytes;
     facts.hosted_tools = found.hosted;
     facts.capabilities = found.capabilities.into_iter().collect();
-    facts.pins = found.pins.into_iter().collect();
+    facts.pins = found.pins.presented();
     Ok(facts)
 }
 
@@ -96,16 +97,14 @@ fn read_member(name: &str, value: &RawValue, facts: &mut RequestFacts, found: &m
         "output_format" if value.is_some() => found.capability("json_schema"),
         "output_config" => read_output_config(value, found)?,
         "container" => {
-            let (held, skilled) = container(value)?;
-            found.pin("container", held);
-            if skilled {
+            if container(value, found)? {
                 found.capability("skills");
             }
         }
-        "thread" => found.pin("conversation", names_message(value, "thread")?),
-        "diagnostics" => found.pin("previous_response_id", names_message(value, "diagnostics")?),
+        "thread" => names_message(value, "thread", Kind::Thread, found)?,
+        "diagnostics" => names_message(value, "diagnostics", Kind::Response, found)?,
         // Billing state of a refused request; good at the organization that issued it only.
-        "fallback_credit_token" => found.pin("encrypted_content", filled(value)),
+        "fallback_credit_token" => found.pin(Kind::Encrypted, value),
         "web_search_options" if value.is_some() => found.host("web_search", false, "web_search_options")?,
         // Of other dialects: who answers this one and knows them all the same is to say so.
         "modalities" | "audio" | "functions" | "plugins" | "response_format" if filled(value) => found.capability(name),
@@ -182,9 +181,9 @@ fn read_output_config(value: Raw<'_>, found: &mut Found) -> Result<(), RequestEr
     Ok(())
 }
 
-/// `container`: an id, or an object with an id or with skills. Whether it is bound to an account (by the id, or by skills of the
-/// caller's own; Anthropic's own are everywhere), and whether it has skills.
-fn container(value: Raw<'_>) -> Result<(bool, bool), RequestError> {
+/// `container`: an id, or an object with an id or with skills. Pins it where it is bound to an account (by the id, or by skills of the
+/// caller's own; Anthropic's own are everywhere), and tells whether it has skills.
+fn container(value: Raw<'_>, found: &mut Found) -> Result<bool, RequestError> {
     #[derive(Deserialize)]
     struct Container<'a> {
         #[serde(borrow)]
@@ -196,29 +195,42 @@ fn container(value: Raw<'_>) -> Result<(bool, bool), RequestError> {
     struct Skill<'a> {
         #[serde(borrow, rename = "type")]
         kind: Raw<'a>,
+        #[serde(borrow)]
+        skill_id: Raw<'a>,
     }
     if value.is_some_and(|value| value.get().starts_with('"')) {
-        return Ok((filled(value), false));
+        found.pin(Kind::Container, value);
+        return Ok(false);
     }
-    let Some(container) = optional::<Container<'_>>(value, "container")? else { return Ok((false, false)) };
-    let mut is_own = container.skills.is_some() && !is_array(container.skills);
-    items(container.skills.filter(|_| !is_own), "container", |skill| {
-        let kind = object::<Skill<'_>>(skill).and_then(|skill| word(skill.kind).map(|kind| kind == "anthropic"));
-        is_own |= kind != Some(true);
+    let Some(container) = optional::<Container<'_>>(value, "container")? else { return Ok(false) };
+    found.pin(Kind::Container, container.id);
+    let is_list = is_array(container.skills);
+    if container.skills.is_some() && !is_list {
+        found.pins.insert(Pin::nameless(Kind::Container));
+    }
+    items(container.skills.filter(|_| is_list), "container", |skill| {
+        let skill = object::<Skill<'_>>(skill);
+        let kind = skill.as_ref().and_then(|skill| word(skill.kind));
+        match skill.and_then(|skill| skill.skill_id) {
+            _ if kind.as_deref() == Some("anthropic") => {}
+            Some(id) => found.pin(Kind::Container, Some(id)),
+            None => found.pins.insert(Pin::nameless(Kind::Container)),
+        }
         Ok(())
     })?;
-    Ok((filled(container.id) || is_own, filled(container.skills)))
+    Ok(filled(container.skills))
 }
 
 /// `thread` and `diagnostics` may name an earlier answer, which only the account that gave it knows.
-fn names_message(value: Raw<'_>, param: &'static str) -> Result<bool, RequestError> {
+fn names_message(value: Raw<'_>, param: &'static str, kind: Kind, found: &mut Found) -> Result<(), RequestError> {
     #[derive(Deserialize)]
     struct Names<'a> {
         #[serde(borrow)]
         previous_message_id: Raw<'a>,
     }
     let names: Option<Names<'_>> = optional(value, param)?;
-    Ok(names.is_some_and(|names| filled(names.previous_message_id)))
+    found.pin(kind, names.and_then(|names| names.previous_message_id));
+    Ok(())
 }
 
 #[cfg(test)]
@@ -264,7 +276,7 @@ mod tests {
             facts.capabilities,
             ["file", "image", "json_schema", "mcp", "parallel_tools", "reasoning", "text", "tools", "web_search"]
         );
-        assert_eq!(facts.pins, ["container", "file_id", "signature"]);
+        assert_eq!(facts.pin_fields(), ["container", "file_id", "signature"]);
         let edited = with_model(&Bytes::copy_from_slice(body.as_bytes()), &facts, "claude-y");
         assert_eq!(edited, body.replace("claude-x", "claude-y"));
     }

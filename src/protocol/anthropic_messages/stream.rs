@@ -14,8 +14,10 @@ use serde_json::value::RawValue;
 
 use super::fault::{self, is_error};
 use super::fields::{Raw, filled, object, word};
+use super::pins::{self, Signature};
 use super::table::{self, CITED, EMPTY, FILLED, Seen};
 use super::usage::{Tokens, name};
+use crate::protocol::pin::{Pin, Pins};
 use crate::protocol::signal::{Ending, Fault, Reading, Show, StreamReader, Usage};
 
 /// The dialect's terminal event.
@@ -28,6 +30,9 @@ pub struct Reader {
     tokens: Tokens,
     stop_reason: Option<String>,
     model: Option<String>,
+    issued: Pins,
+    /// Of the block that is open.
+    signature: Signature,
 }
 
 #[derive(Deserialize)]
@@ -111,6 +116,8 @@ struct Delta<'a> {
     stop_reason: Raw<'a>,
     #[serde(borrow)]
     stop_details: Raw<'a>,
+    #[serde(borrow)]
+    container: Raw<'a>,
 }
 
 impl Default for Reader {
@@ -122,13 +129,24 @@ impl Default for Reader {
 impl Reader {
     /// A reader for a stream of which nothing has come.
     pub fn new() -> Self {
-        Self { ending: Ending::Open, tokens: Tokens::default(), stop_reason: None, model: None }
+        Self {
+            ending: Ending::Open,
+            tokens: Tokens::default(),
+            stop_reason: None,
+            model: None,
+            issued: Pins::default(),
+            signature: Signature::default(),
+        }
     }
 
     fn read_event(&mut self, kind: &str, event: &Event<'_>) -> Show {
         match kind {
-            "content_block_delta" => shows_delta(event.delta),
+            "content_block_delta" => self.read_delta(event.delta),
             "content_block_start" => self.read_block(event.content_block),
+            "content_block_stop" => {
+                self.signature.end(&mut self.issued);
+                table::show(kind, "", Seen::Is(EMPTY))
+            }
             "message_start" => self.read_start(event.message),
             "message_delta" => self.read_message_delta(event),
             MESSAGE_STOP => {
@@ -147,6 +165,9 @@ impl Reader {
     }
 
     fn read_start(&mut self, message: Raw<'_>) -> Show {
+        if let Some(message) = message {
+            pins::of_message(message, &mut self.issued);
+        }
         let Some(message) = message.and_then(object::<Message<'_>>) else {
             return table::show("message_start", "", any(&[message]));
         };
@@ -167,6 +188,7 @@ impl Reader {
         if let Some(delta) = delta {
             self.note(delta.stop_reason, None);
             self.finish(delta.stop_reason);
+            pins::of_container(delta.container, &mut self.issued);
         }
         table::show("message_delta", "", any(&[details.and_then(|details| details.explanation)]))
     }
@@ -176,6 +198,10 @@ impl Reader {
         struct Hop<'a> {
             #[serde(borrow)]
             model: Raw<'a>,
+        }
+        self.signature.end(&mut self.issued);
+        if let Some(block) = block {
+            pins::of_block(block.get(), &mut self.issued);
         }
         let Some(block) = block.and_then(object::<Block<'_>>) else {
             return table::show("content_block_start", "", Seen::Is(FILLED));
@@ -196,6 +222,30 @@ impl Reader {
             _ => Seen::Is(EMPTY),
         };
         table::show("content_block_start", &kind, seen)
+    }
+
+    fn read_delta(&mut self, raw: Raw<'_>) -> Show {
+        let Some(delta) = raw.and_then(object::<Delta<'_>>) else {
+            return table::show("content_block_delta", "", Seen::Is(FILLED));
+        };
+        let kind = word(delta.kind).unwrap_or_default();
+        let seen = match &*kind {
+            "text_delta" => any(&[delta.text]),
+            "thinking_delta" => any(&[delta.thinking]),
+            "input_json_delta" => any(&[delta.partial_json]),
+            "citations_delta" => any(&[delta.citation]),
+            "signature_delta" => any(&[delta.signature]),
+            "compaction_delta" => any(&[delta.content, delta.encrypted_content]),
+            _ => Seen::Is(FILLED),
+        };
+        match (&*kind, raw) {
+            ("signature_delta", _) => {
+                self.signature.delta(&word(delta.signature).unwrap_or_default(), &mut self.issued);
+            }
+            ("citations_delta" | "compaction_delta", Some(raw)) => pins::of_block(raw.get(), &mut self.issued),
+            _ => {}
+        }
+        table::show("content_block_delta", &kind, seen)
     }
 
     /// A stop reason where the answer's end is told. One in `message_start` is no end: nothing was said yet.
@@ -266,27 +316,14 @@ impl StreamReader for Reader {
     fn served_model(&self) -> Option<&str> {
         self.model.as_deref()
     }
+
+    fn issued(&self) -> &[Pin] {
+        self.issued.issued()
+    }
 }
 
 fn faulty(fault: Fault) -> Reading {
     Reading::fault(table::show("error", "", Seen::Is(EMPTY)), fault)
-}
-
-fn shows_delta(delta: Raw<'_>) -> Show {
-    let Some(delta) = delta.and_then(object::<Delta<'_>>) else {
-        return table::show("content_block_delta", "", Seen::Is(FILLED));
-    };
-    let kind = word(delta.kind).unwrap_or_default();
-    let seen = match &*kind {
-        "text_delta" => any(&[delta.text]),
-        "thinking_delta" => any(&[delta.thinking]),
-        "input_json_delta" => any(&[delta.partial_json]),
-        "citations_delta" => any(&[delta.citation]),
-        "signature_delta" => any(&[delta.signature]),
-        "compaction_delta" => any(&[delta.content, delta.encrypted_content]),
-        _ => Seen::Is(FILLED),
-    };
-    table::show("content_block_delta", &kind, seen)
 }
 
 fn any(parts: &[Raw<'_>]) -> Seen<'static> {

@@ -6,10 +6,13 @@
 //! one; `output_tokens` has thinking in it. Tokens of a server-side compaction are outside these totals and not counted here.
 
 use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use super::fault::is_error;
 use super::fields::{Raw, count, cut, is_array, object, word};
+use super::pins;
 use crate::protocol::Answer;
+use crate::protocol::pin::Pins;
 use crate::protocol::signal::Usage;
 
 /// Bytes kept of a model's name or a stop reason; a longer one is cut. Official ones are under 80.
@@ -89,7 +92,8 @@ struct Whole<'a> {
 /// Reads an answer of `/v1/messages` (valid: `type` is `message`, `content` an array, a stop reason, no error) or of
 /// `count_tokens` (valid: `input_tokens` is a number; its count is the answer, not a usage, so none is reported).
 pub fn of_answer(body: &[u8]) -> Answer {
-    let Some(whole) = serde_json::from_slice(body).ok().and_then(object::<Whole<'_>>) else { return Answer::default() };
+    let Ok(raw) = serde_json::from_slice::<&RawValue>(body) else { return Answer::default() };
+    let Some(whole) = object::<Whole<'_>>(raw) else { return Answer::default() };
     let failed = is_error(whole.error);
     let finish_reason = name(whole.stop_reason);
     if whole.kind.is_none() && whole.content.is_none() && count(whole.input_tokens).is_some() {
@@ -97,18 +101,22 @@ pub fn of_answer(body: &[u8]) -> Answer {
     }
     let mut tokens = Tokens::default();
     tokens.update(whole.usage);
+    let mut issued = Pins::default();
+    pins::of_message(raw, &mut issued);
     let is_message = word(whole.kind).as_deref() == Some("message") && is_array(whole.content);
     Answer {
         valid: is_message && finish_reason.is_some() && !failed,
         usage: tokens.usage(),
         finish_reason,
         served_model: name(whole.model),
+        issued: issued.issued().to_vec(),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::pin::{Kind, Pin};
 
     fn usage(input: impl Into<Option<u64>>, cached: impl Into<Option<u64>>, output: impl Into<Option<u64>>) -> Usage {
         Usage { input_tokens: input.into(), cached_input_tokens: cached.into(), output_tokens: output.into() }
@@ -150,6 +158,7 @@ mod tests {
                 usage: usage(12, 5, 6),
                 finish_reason: Some("end_turn".to_owned()),
                 served_model: Some("claude-x".to_owned()),
+                issued: vec![Pin::new(Kind::Response, "m")],
             }
         );
         for (body, valid) in [

@@ -23,7 +23,7 @@ pub fn of_body(body: &[u8]) -> Option<Fault> {
 }
 
 /// As [`of_body`], of text that is valid JSON.
-pub(super) fn of_json(json: &str) -> Option<Fault> {
+pub(in crate::protocol) fn of_json(json: &str) -> Option<Fault> {
     if json.starts_with('[') {
         return elements(json).next().filter(|first| first.starts_with('{')).and_then(of_json);
     }
@@ -57,7 +57,7 @@ pub(super) fn of_choice(choice: &str) -> Option<Fault> {
 }
 
 /// An event that is a fault by its `event:` line or a row of the table: in a shape that is known, or as far as it is understood.
-pub(super) fn of_event(data: &[u8]) -> Fault {
+pub(in crate::protocol) fn of_event(data: &[u8]) -> Fault {
     match valid(data) {
         Some(json) => of_json(json).unwrap_or_else(|| of_error(json, json)),
         None => Fault { message: Some(cut(&String::from_utf8_lossy(data), MESSAGE_BYTES_MAX)), ..Fault::default() },
@@ -65,7 +65,7 @@ pub(super) fn of_event(data: &[u8]) -> Fault {
 }
 
 /// Reads an error value (text, object, or the first of an array) that stands in `around`.
-fn of_error(error: &str, around: &str) -> Fault {
+pub(in crate::protocol) fn of_error(error: &str, around: &str) -> Fault {
     let error = if error.starts_with('[') { elements(error).next().unwrap_or(error) } else { error };
     let mut fault = Fault {
         kind: word(around, &["error_type"]),

@@ -11,7 +11,7 @@ use crate::protocol::json_walk::{elements, member, members, text};
 use crate::protocol::request::{HostedTool, RequestError};
 
 /// Hosted tools kept of one request: three times the types that are known. Of those over it only whether they may act is kept.
-pub(super) const TOOLS_MAX: usize = 64;
+pub(in crate::protocol) const TOOLS_MAX: usize = 64;
 
 /// (type without its date, name as a capability, whether it may change the world)
 const KNOWN: &[(&str, &str, bool)] = &[
@@ -33,6 +33,7 @@ const KNOWN: &[(&str, &str, bool)] = &[
     ("file_search", "file_search", false),
     ("retrieval", "file_search", false), // Z.ai
     ("image_generation", "image_generation", false),
+    ("tool_search", "tool_search", false),
     ("datetime", "datetime", false), // OpenRouter
 ];
 
@@ -47,7 +48,7 @@ const PLUGINS: &[(&str, &str)] = &[
 ];
 
 /// Adds `tool` unless it is there already; of two with one name, the one that may act stays.
-pub(super) fn add(tools: &mut Vec<HostedTool>, tool: HostedTool) {
+pub(in crate::protocol) fn add(tools: &mut Vec<HostedTool>, tool: HostedTool) {
     let full = tools.len() >= TOOLS_MAX;
     if let Some(each) = tools.iter_mut().find(|each| each.name == tool.name) {
         each.may_act |= tool.may_act;
@@ -68,7 +69,7 @@ const OF_FUNCTIONS: &[&str] =
 /// # Errors
 /// `invalid_type` when `type` is given twice (servers differ in which one counts, so it could be a function here and a tool of
 /// the provider's there) or is no string.
-pub(super) fn of_tool(tool: &str) -> Result<Option<HostedTool>, RequestError> {
+pub(in crate::protocol) fn of_tool(tool: &str) -> Result<Option<HostedTool>, RequestError> {
     let mut kinds = members(tool).filter(|(name, _)| *name == "type").map(|(_, value)| value);
     let kind = kinds.next().filter(|kind| *kind != "null");
     if kinds.next().is_some() {
@@ -86,7 +87,7 @@ pub(super) fn of_tool(tool: &str) -> Result<Option<HostedTool>, RequestError> {
 }
 
 /// A 400 that says what is wrong with a member, without its content.
-pub(super) fn invalid(param: &'static str, what: &str) -> RequestError {
+pub(in crate::protocol) fn invalid(param: &'static str, what: &str) -> RequestError {
     RequestError { code: "invalid_type", message: format!("\"{param}\" {what}"), param: Some(param) }
 }
 
@@ -105,7 +106,7 @@ fn without_date(kind: &str) -> &str {
 }
 
 /// The elements of `plugins`.
-pub(super) fn of_plugins(json: &str, tools: &mut Vec<HostedTool>) {
+pub(in crate::protocol) fn of_plugins(json: &str, tools: &mut Vec<HostedTool>) {
     for plugin in elements(json) {
         if member(plugin, "enabled") == Some("false") {
             continue;
@@ -120,7 +121,7 @@ pub(super) fn of_plugins(json: &str, tools: &mut Vec<HostedTool>) {
 }
 
 /// A search by the provider.
-pub(super) fn web_search() -> HostedTool {
+pub(in crate::protocol) fn web_search() -> HostedTool {
     HostedTool { name: "web_search".to_owned(), may_act: false }
 }
 

@@ -18,7 +18,8 @@
 //!   request declares (`hosted.rs`) is all that is known before the answer.
 
 pub mod fault;
-mod hosted;
+pub(super) mod hosted;
+mod pins;
 #[cfg(test)]
 mod recordings;
 pub mod reply;

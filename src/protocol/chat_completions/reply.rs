@@ -43,7 +43,8 @@ pub fn keepalive(ids: bool) -> Bytes {
     Bytes::from_static(if ids { b": keep-alive\n" } else { b": keep-alive\n\n" })
 }
 
-fn error(failure: &Outward, status: u16, code: Value) -> Map<String, Value> {
+/// The error object that OpenAI has in all its dialects.
+pub(in crate::protocol) fn error(failure: &Outward, status: u16, code: Value) -> Map<String, Value> {
     let kind = failure.kind.as_deref().unwrap_or_else(|| kind_of(status));
     [
         ("message", Value::from(failure.message.as_str())),

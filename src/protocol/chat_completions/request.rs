@@ -9,9 +9,11 @@
 use bytes::Bytes;
 
 use super::hosted::{self, invalid};
+use super::pins;
 use crate::protocol::features;
 use crate::protocol::json_object::{Member, Object, members as top_level};
 use crate::protocol::json_walk::{ELEMENT, elements, is_empty, member, plain_names, text, text_bytes, walk};
+use crate::protocol::pin::{Kind, Pins};
 use crate::protocol::request::{HostedTool, RequestError, RequestFacts};
 
 /// Top-level members whose text goes to the model as input, whole.
@@ -62,16 +64,6 @@ const NO_TEXT: &[&str] = &[
     "mime_type",
 ];
 
-/// Members, anywhere in the messages, that hold what only one account can read or use, and the pin that each is.
-const PINS: &[(&str, &str)] = &[
-    ("file_id", "file_id"),
-    ("encrypted_content", "encrypted_content"),
-    ("reasoning_opaque", "encrypted_content"), // GitHub Copilot
-    ("signature", "signature"),                // reasoning_details, thinking blocks
-    ("thought_signature", "signature"),        // Gemini's compatible endpoint
-    ("thoughtSignature", "signature"),
-];
-
 /// Reads the body.
 ///
 /// # Errors
@@ -87,6 +79,7 @@ pub fn read(body: &Bytes) -> Result<RequestFacts, RequestError> {
         choices: choices(&object)?,
         ..RequestFacts::default()
     };
+    let mut pins = Pins::default();
     facts.capabilities.push("text".to_owned());
     if facts.model.as_ref().is_some_and(|(model, _)| model.ends_with(":online")) {
         hosted::add(&mut facts.hosted_tools, hosted::web_search()); // OpenRouter's suffix
@@ -100,7 +93,7 @@ pub fn read(body: &Bytes) -> Result<RequestFacts, RequestError> {
         if DEFINITIONS.contains(&name) {
             walk(value, |_, leaf| facts.text_bytes = facts.text_bytes.saturating_add(text_bytes(leaf)));
         }
-        top_member(&mut facts, name, value)?;
+        top_member(&mut facts, &mut pins, name, value)?;
     }
     let capable = |name: &str| facts.capabilities.iter().any(|each| each == name);
     if capable("tools") && object.last("parallel_tool_calls").is_some_and(|value| value.value.get() == "true") {
@@ -112,14 +105,14 @@ pub fn read(body: &Bytes) -> Result<RequestFacts, RequestError> {
     facts.capabilities.extend(facts.hosted_tools.iter().map(|tool| tool.name.clone()));
     facts.capabilities.sort_unstable();
     facts.capabilities.dedup();
-    facts.pins.sort_unstable();
+    facts.pins = pins.presented();
     Ok(facts)
 }
 
-fn top_member(facts: &mut RequestFacts, name: &str, value: &str) -> Result<(), RequestError> {
+fn top_member(facts: &mut RequestFacts, pins: &mut Pins, name: &str, value: &str) -> Result<(), RequestError> {
     match name {
-        "messages" => messages(facts, array("messages", value)?),
-        "tools" => tools(facts, array("tools", value)?)?,
+        "messages" => messages(facts, pins, array("messages", value)?),
+        "tools" => tools(facts, pins, array("tools", value)?)?,
         "functions" if !is_empty(value) => capability(facts, "tools"),
         "plugins" => hosted::of_plugins(array("plugins", value)?, &mut facts.hosted_tools),
         "mcp_servers" => {
@@ -157,9 +150,9 @@ fn top_member(facts: &mut RequestFacts, name: &str, value: &str) -> Result<(), R
         "max_tokens" | "max_completion_tokens" => {
             facts.max_output_tokens = facts.max_output_tokens.max(value.parse().ok());
         }
-        "previous_response_id" => pinned(facts, "previous_response_id"),
-        "conversation" | "conversation_id" => pinned(facts, "conversation"),
-        "container" | "container_id" => pinned(facts, "container"),
+        "previous_response_id" => pins.present(Kind::Response, value),
+        "conversation" | "conversation_id" => pins.present(Kind::Conversation, value),
+        "container" | "container_id" => pins.present(Kind::Container, value),
         _ => {
             if let Some(feature) = features::of_member(name, value) {
                 capability(facts, feature);
@@ -216,44 +209,19 @@ fn content_kind(facts: &mut RequestFacts, path: &[&str], leaf: &str) {
     }
 }
 
-fn pinned(facts: &mut RequestFacts, name: &'static str) {
-    if !facts.pins.contains(&name) {
-        facts.pins.push(name);
-    }
-}
-
-fn messages(facts: &mut RequestFacts, value: &str) {
+fn messages(facts: &mut RequestFacts, pins: &mut Pins, value: &str) {
+    elements(value).for_each(|message| pins::redacted(message, pins));
     walk(value, |path, leaf| {
         let name = path.iter().rev().find(|step| **step != ELEMENT).copied().unwrap_or_default();
         if !NO_TEXT.contains(&name) {
             facts.text_bytes = facts.text_bytes.saturating_add(text_bytes(leaf));
         }
         content_kind(facts, path, leaf);
-        if let Some(name) = pin(path, name, leaf) {
-            pinned(facts, name);
-        }
+        pins::of_leaf(path.get(1..).unwrap_or_default(), leaf, pins);
     });
 }
 
-/// The state that only one account holds, if this leaf of a message is such.
-fn pin(path: &[&str], name: &str, leaf: &str) -> Option<&'static str> {
-    if is_empty(leaf) || !leaf.starts_with('"') {
-        return None;
-    }
-    match path {
-        // Encrypted reasoning that OpenRouter hands back as details.
-        [ELEMENT, "reasoning_details", ELEMENT, "data"] => Some("encrypted_content"),
-        // An earlier spoken answer, kept by the account under an id as a file is.
-        [ELEMENT, "audio", "id"] => Some("file_id"),
-        // A redacted thinking block.
-        [ELEMENT, "thinking_blocks" | "content", ELEMENT, "type"] if is_word(leaf, "redacted_thinking") => {
-            Some("encrypted_content")
-        }
-        _ => PINS.iter().find(|(member, _)| *member == name).map(|(_, pin)| *pin),
-    }
-}
-
-fn tools(facts: &mut RequestFacts, value: &str) -> Result<(), RequestError> {
+fn tools(facts: &mut RequestFacts, pins: &mut Pins, value: &str) -> Result<(), RequestError> {
     for tool in elements(value) {
         let Some(hosted_tool) = hosted::of_tool(tool)? else {
             capability(facts, "tools");
@@ -261,19 +229,15 @@ fn tools(facts: &mut RequestFacts, value: &str) -> Result<(), RequestError> {
         };
         hosted::add(&mut facts.hosted_tools, hosted_tool);
         walk(tool, |path, leaf| match path {
-            _ if is_empty(leaf) || !leaf.starts_with('"') => {}
-            ["container"] => pinned(facts, "container"),
+            _ if !leaf.starts_with('"') => {}
+            ["container"] => pins.present(Kind::Container, leaf),
             [.., "file_ids" | "vector_store_ids"] | [.., "file_ids" | "vector_store_ids", ELEMENT] => {
-                pinned(facts, "file_id")
+                pins.present(Kind::File, leaf)
             }
             _ => {}
         });
     }
     Ok(())
-}
-
-fn is_word(leaf: &str, word: &str) -> bool {
-    text(leaf).is_some_and(|text| text == word)
 }
 
 fn model(object: &Object<'_>) -> Result<Option<(String, std::ops::Range<usize>)>, RequestError> {
@@ -499,7 +463,7 @@ mod tests {
             (r#"{"tools":[{"type":"file_search","vector_store_ids":["vs_1"]}]}"#.into(), "file_id"),
             (r#"{"previous_response_id":"r","conversation":"c","container":null}"#.into(), "conversation previous_response_id"),
         ] {
-            assert_eq!(facts(&body).pins.join(" "), pins, "{body}");
+            assert_eq!(facts(&body).pin_fields().join(" "), pins, "{body}");
         }
     }
 

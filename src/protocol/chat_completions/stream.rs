@@ -9,8 +9,9 @@
 use std::borrow::Cow;
 
 use super::table::{FAULT, member as row_of, whole};
-use super::{fault, usage};
+use super::{fault, pins, usage};
 use crate::protocol::json_walk::{elements, is_empty, member, members, text, valid};
+use crate::protocol::pin::{Pin, Pins};
 use crate::protocol::signal::{Ending, Reading, Show, StreamReader, Usage, VisibleKind};
 
 /// Choices that are told apart: the most that OpenAI takes for `n`. A stream with an index at or over it is never complete.
@@ -36,6 +37,7 @@ pub struct Reader {
     usage: Usage,
     finish_reason: Option<String>,
     model: Option<String>,
+    issued: Pins,
 }
 
 impl Reader {
@@ -51,6 +53,7 @@ impl Reader {
             usage: Usage::default(),
             finish_reason: None,
             model: None,
+            issued: Pins::default(),
         }
     }
 
@@ -108,6 +111,11 @@ impl Reader {
                 self.finish_reason = Some(reason.into_owned());
             }
         }
+        for (name, value) in members(choice) {
+            if matches!(name, "delta" | "message") {
+                pins::of_message(value, &mut self.issued);
+            }
+        }
         choice_says(choice)
     }
 }
@@ -158,6 +166,10 @@ impl StreamReader for Reader {
 
     fn served_model(&self) -> Option<&str> {
         self.model.as_deref()
+    }
+
+    fn issued(&self) -> &[Pin] {
+        self.issued.issued()
     }
 }
 

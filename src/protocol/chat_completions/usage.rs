@@ -5,10 +5,11 @@
 //! total replaces the one before, member by member (FIELD_CASES F84). Deliberately not here: prices, and counting tokens that nobody
 //! reported.
 
-use super::fault;
 use super::stream::{choice_says, finish_of};
+use super::{fault, pins};
 use crate::protocol::Answer;
 use crate::protocol::json_walk::{elements, is_empty, member, members, text, valid};
+use crate::protocol::pin::Pins;
 use crate::protocol::signal::{Show, Usage};
 
 /// Takes over what the object `json` says; what it does not say stays.
@@ -54,12 +55,15 @@ fn count(json: &str) -> Option<u64> {
 pub fn of_answer(body: &[u8]) -> Answer {
     let mut answer = Answer::default();
     let Some(json) = valid(body) else { return answer };
+    let mut issued = Pins::default();
     for (name, value) in members(json) {
         match name {
             "usage" => merge(&mut answer.usage, value),
             "model" => answer.served_model = text(value).filter(|model| !model.is_empty()).map(|m| m.into_owned()),
             "choices" => {
                 answer.finish_reason = elements(value).filter_map(finish_of).last().map(|reason| reason.into_owned());
+                let messages = elements(value).filter_map(|choice| member(choice, "message"));
+                messages.for_each(|message| pins::of_message(message, &mut issued));
                 let finished = |choice| finish_of(choice).is_some();
                 let even = elements(value).all(finished) || !elements(value).any(finished);
                 answer.valid =
@@ -72,6 +76,7 @@ pub fn of_answer(body: &[u8]) -> Answer {
         merge(&mut answer.usage, usage);
     }
     answer.valid = answer.valid && fault::of_json(json).is_none();
+    answer.issued = issued.issued().to_vec();
     answer
 }
 

@@ -25,7 +25,7 @@ const CLASSES: [Class; 15] = [
 ];
 
 fn facts<'a>(operation: &'a OperationId, plan: Option<&'a Plan>) -> Facts<'a> {
-    Facts { operation, attempts: 2, exhausted_status: 424, plan }
+    Facts { operation, attempts: 2, exhausted_status: 424, plan, left_out: &[] }
 }
 
 fn verdict(class: Class, status: u16) -> Verdict {
@@ -142,6 +142,7 @@ fn refusals_are_told_one_a_reason_where_they_may_be_seen() {
             (RouteId::new("b"), vec![Refusal::ApprovalExpired, Refusal::Capability("tools".into())]),
             (RouteId::new("c"), vec![Refusal::Pinned("signature")]),
         ],
+        ..Plan::default()
     };
     let failure = refused(&facts(&operation, Some(&plan)), Stop::NoEligibleFallback, Class::ProviderOverloaded, None);
     assert_eq!(

@@ -19,7 +19,9 @@ use super::{AttemptEnded, Ended, millis};
 fn provider_kind(kind: ProviderKind) -> &'static str {
     match kind {
         ProviderKind::OpenAi => "openai",
+        ProviderKind::AzureOpenAi => "azure.ai.openai",
         ProviderKind::Anthropic => "anthropic",
+        ProviderKind::Bedrock => "aws.bedrock",
         // No word of OpenTelemetry's: `openai` would promise OpenAI itself.
         ProviderKind::OpenAiCompatible => "openai_compatible",
     }

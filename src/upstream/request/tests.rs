@@ -93,6 +93,10 @@ fn only_what_is_listed_goes_up() {
 #[test]
 fn credentials_paths_and_versions_by_kind() {
     const BEARER: &str = "authorization";
+    const AZURE: &str = "https://r.openai.azure.com";
+    const RUNTIME: &str = "https://bedrock-runtime.eu-west-1.amazonaws.com/openai/v1";
+    const MANTLE: &str = "https://bedrock-mantle.eu-west-1.api.aws";
+    let mantle = |path: &str| format!("{MANTLE}{path}").leak() as &str;
     let rows = [
         ("openai", OPENAI, Endpoint::ChatCompletions, "/v1/chat/completions", BEARER),
         (
@@ -102,20 +106,42 @@ fn credentials_paths_and_versions_by_kind() {
             "/api/v1/chat/completions",
             BEARER,
         ),
+        ("openai", OPENAI, Endpoint::Responses, "/v1/responses", BEARER),
+        ("openai-compatible", "http://127.0.0.1:1/v1", Endpoint::Responses, "/v1/responses", BEARER),
         ("openai-compatible", "http://127.0.0.1:1/v1", Endpoint::Messages, "/v1/messages", BEARER),
         ("openai-compatible", "http://127.0.0.1:1/v1", Endpoint::CountTokens, "/v1/messages/count_tokens", BEARER),
         ("anthropic", "https://a.example.test", Endpoint::Messages, "/v1/messages", "x-api-key"),
         ("anthropic", "https://a.example.test/v1", Endpoint::CountTokens, "/v1/messages/count_tokens", "x-api-key"),
         ("anthropic", "https://a.example.test", Endpoint::ChatCompletions, "/v1/chat/completions", BEARER),
+        ("azure-openai", AZURE, Endpoint::ChatCompletions, "/openai/v1/chat/completions", "api-key"),
+        (
+            "azure-openai",
+            "https://r.services.ai.azure.com/openai/v1/",
+            Endpoint::ChatCompletions,
+            "/openai/v1/chat/completions",
+            "api-key",
+        ),
+        ("bedrock", RUNTIME, Endpoint::ChatCompletions, "/openai/v1/chat/completions", BEARER),
+        ("bedrock", mantle("/v1"), Endpoint::ChatCompletions, "/v1/chat/completions", BEARER),
+        ("bedrock", mantle("/anthropic"), Endpoint::Messages, "/anthropic/v1/messages", BEARER),
+        ("bedrock", mantle("/anthropic/v1"), Endpoint::Messages, "/anthropic/v1/messages", BEARER),
+        ("bedrock", mantle("/anthropic"), Endpoint::CountTokens, "/anthropic/v1/messages/count_tokens", BEARER),
     ];
     for (kind, base, endpoint, path, credential) in rows {
         let request = sent(&route(kind, base, ""), endpoint, None, &[]);
         assert_eq!((request.uri().path(), request.method()), (path, &Method::POST), "{kind} {base}");
-        let other = if credential == BEARER { "x-api-key" } else { BEARER };
+        let secret = format!("{}secret-of-KEY{}", if credential == BEARER { "Bearer " } else { "" }, "-".repeat(32));
+        assert_eq!(request.headers()[credential], secret, "{kind}");
         assert!(request.headers()[credential].is_sensitive(), "never printed");
-        assert!(!request.headers().contains_key(other), "{kind}");
+        for other in [BEARER, "x-api-key", "api-key"].into_iter().filter(|other| *other != credential) {
+            assert!(!request.headers().contains_key(other), "{kind} {other}");
+        }
         let version = request.headers().get("anthropic-version");
-        assert_eq!(version.is_some(), endpoint != Endpoint::ChatCompletions, "{kind} {endpoint:?}");
+        assert_eq!(
+            version.is_some(),
+            matches!(endpoint, Endpoint::Messages | Endpoint::CountTokens),
+            "{kind} {endpoint:?}"
+        );
     }
     // The caller's own version wins.
     let anthropic = route("anthropic", "https://a.example.test", "");
@@ -138,4 +164,86 @@ fn an_attempts_own_key_where_the_provider_takes_one() {
     let with = route("openai", OPENAI, "idempotency_header = \"idempotency-key\"");
     let request = sent(&with, Endpoint::ChatCompletions, None, &[("idempotency-key", "the caller's")]);
     assert_eq!(request.headers()["idempotency-key"], "op_1-2");
+}
+
+/// A route whose provider has a token file.
+fn entra() -> RouteSettings {
+    let mut route = std::sync::Arc::into_inner(route("azure-openai", "https://r.openai.azure.com", "")).unwrap();
+    let mut provider = std::sync::Arc::into_inner(route.provider).unwrap();
+    provider.api_key = None;
+    let token = crate::config::secret::Secret::new("entra-token".into());
+    provider.entra_token =
+        Some(std::sync::Arc::new(crate::config::token_file::TokenFile::new("nowhere".into(), token)));
+    route.provider = std::sync::Arc::new(provider);
+    route
+}
+
+#[test]
+fn a_token_of_entra_is_a_bearer() {
+    let request = sent(&entra(), Endpoint::ChatCompletions, Some("api-version=preview"), &[("api-key", "caller")]);
+    assert_eq!(request.headers()["authorization"], "Bearer entra-token");
+    assert!(request.headers()["authorization"].is_sensitive() && !request.headers().contains_key("api-key"));
+    assert_eq!(request.uri(), "https://r.openai.azure.com/openai/v1/chat/completions?api-version=preview");
+}
+
+#[test]
+fn what_passes_through_goes_below_the_base() {
+    let caller: HeaderMap = [
+        ("content-type", "multipart/form-data; boundary=x"),
+        ("authorization", "Bearer caller"),
+        ("cookie", "a=b"),
+        ("connection", "keep-alive"),
+        ("openai-beta", "assistants=v2"),
+    ]
+    .into_iter()
+    .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
+    .collect();
+    let rows = [
+        ("openai", OPENAI, "/v1/files/f%2Fg", "https://api.example.test/v1/files/f%2Fg?limit=2"),
+        (
+            "openai-compatible",
+            "http://127.0.0.1:1/api/v1",
+            "/v1/embeddings",
+            "http://127.0.0.1:1/api/v1/embeddings?limit=2",
+        ),
+        ("openai-compatible", "http://127.0.0.1:1", "/v1/embeddings", "http://127.0.0.1:1/embeddings?limit=2"),
+        (
+            "azure-openai",
+            "https://r.openai.azure.com",
+            "/v1/responses/resp_1/cancel",
+            "https://r.openai.azure.com/openai/v1/responses/resp_1/cancel?limit=2",
+        ),
+        (
+            "bedrock",
+            "https://bedrock-mantle.eu-west-1.api.aws/v1",
+            "/v1/responses/resp_1",
+            "https://bedrock-mantle.eu-west-1.api.aws/v1/responses/resp_1?limit=2",
+        ),
+        (
+            "anthropic",
+            "https://a.example.test",
+            "/v1/messages/batches",
+            "https://a.example.test/v1/messages/batches?limit=2",
+        ),
+    ];
+    for (kind, base, path, uri) in rows {
+        let dialect = if kind == "anthropic" { Dialect::AnthropicMessages } else { Dialect::ChatCompletions };
+        let route = route(kind, base, "");
+        let body = Bytes::from_static(b"--x--");
+        let request = pass(&route, dialect, Method::DELETE, path, Some("limit=2"), &caller, body).unwrap();
+        assert_eq!((request.uri().to_string().as_str(), request.method()), (uri, &Method::DELETE));
+        let credential = match kind {
+            "anthropic" => "x-api-key",
+            "azure-openai" => "api-key",
+            _ => "authorization",
+        };
+        let mut expected = vec!["accept-encoding", "content-type", "openai-beta", credential];
+        if kind == "anthropic" {
+            expected.push("anthropic-version");
+        }
+        expected.sort_unstable();
+        assert_eq!(names(&request), expected, "{kind}");
+        assert_eq!(request.headers()["content-type"], "multipart/form-data; boundary=x");
+        assert!(!request.headers()[credential].to_str().unwrap().contains("caller"));
+    }
 }
