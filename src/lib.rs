@@ -25,7 +25,7 @@
 //! | [`check`] | failovers that can never act, what is off and why, what ends soon, what nobody tried | |
 //! | [`serve`] | composition root: listener, connections, CORS, reload, numbered shutdown | |
 //! | [`cli`], [`demo`], [`mock`] | subcommands, the demo's scenes, the scripted provider | |
-//! | [`telemetry`] | log lines | |
+//! | [`telemetry`] | what can be watched: log, event lines, metrics, traces; every name of them in one file | |
 //! | [`ids`], [`clock`], [`class`] | words below every room: names, time, failure classes | |
 //!
 //! # Invariants

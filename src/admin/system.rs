@@ -9,6 +9,7 @@ use http::Request;
 use http::header::HeaderValue;
 
 use crate::relay::app::App;
+use crate::telemetry::metrics::CONTENT_TYPE;
 
 use super::Answer;
 use super::answer::{harden, json};
@@ -31,35 +32,15 @@ pub(super) async fn config(State(app): State<Arc<App>>, request: Request<Body>) 
     })))
 }
 
-/// `GET /metrics`, in Prometheus' text format.
+/// `GET /metrics`, in OpenMetrics' text format. What the control store knows is asked now; all else is counted as it happens.
 pub(super) async fn metrics(State(app): State<Arc<App>>) -> Response {
     let switches = app.control.switches();
-    let rows = [
-        (
-            "rubicon_control_store_writable",
-            "gauge",
-            "Whether switches can be saved: 0 after an IO of the control store failed.",
-            u64::from(app.control.is_writable()),
-        ),
-        (
-            "rubicon_routes_killed",
-            "gauge",
-            "Routes that operators killed.",
-            u64::try_from(switches.killed.len()).unwrap_or(u64::MAX),
-        ),
-        ("rubicon_failover_disabled", "gauge", "Failover is switched off.", u64::from(switches.failover_off.is_some())),
-        (
-            "rubicon_issuers_dropped_total",
-            "counter",
-            "Rows of who issued which state that were not written to disk.",
-            app.control.issuers().dropped(),
-        ),
-    ];
-    let mut text = String::new();
-    for (name, kind, help, value) in rows {
-        text.push_str(&format!("# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}\n"));
+    let metrics = app.telemetry.metrics();
+    metrics.control(app.control.is_writable(), switches.failover_off.is_some(), app.control.issuers().dropped());
+    for route in app.current().settings.routes.keys() {
+        metrics.killed(route, switches.killed.contains_key(route));
     }
-    let mut response = Response::new(Body::from(text));
-    harden(response.headers_mut(), HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8"));
+    let mut response = Response::new(Body::from(app.telemetry.render_metrics()));
+    harden(response.headers_mut(), HeaderValue::from_static(CONTENT_TYPE));
     response
 }

@@ -10,6 +10,7 @@
 mod doc;
 #[cfg(test)]
 mod examples;
+pub mod limit;
 pub mod mask;
 #[cfg(test)]
 mod recorded;
@@ -27,6 +28,7 @@ pub use crate::class::Class;
 use crate::clock::UnixMillis;
 use crate::protocol::Dialect;
 use crate::protocol::signal::Fault;
+use limit::{LimitDimension, limit_dimension};
 use retry_after::{asked_wait, wait_hint};
 use words::Words;
 
@@ -132,6 +134,8 @@ pub struct Verdict {
     pub said: Said,
     /// Somebody should be woken: a bad certificate.
     pub alarm: bool,
+    /// Of a throttle or a used-up quota: which limit it was, where the provider said.
+    pub limit: Option<LimitDimension>,
 }
 
 /// The provider's own words.
@@ -172,8 +176,8 @@ impl Said {
 pub fn classify(evidence: &Evidence<'_>, context: &Context) -> Verdict {
     match evidence {
         Evidence::Transport(fault) => of_transport(*fault),
-        Evidence::Http { status, headers, body } => of_answer(*status, headers, body, context),
-        Evidence::Fault { fault, headers } => of_fault(fault, headers, context),
+        Evidence::Http { status, headers, body } => with_limit(of_answer(*status, headers, body, context), headers),
+        Evidence::Fault { fault, headers } => with_limit(of_fault(fault, headers, context), headers),
         // An empty 200 (`events` = 0) and a body cut before output are one class; both may have been paid for.
         Evidence::Truncated { .. } | Evidence::BodyCut => plain(Class::TransportTransient, true, Some(200)),
         // All of them: timeout before output. That a deadline is used up is for the controller to see.
@@ -184,9 +188,24 @@ pub fn classify(evidence: &Evidence<'_>, context: &Context) -> Verdict {
     }
 }
 
+/// Which limit it was, where a limit it was.
+fn with_limit(verdict: Verdict, headers: &HeaderMap) -> Verdict {
+    let limited = matches!(verdict.class, Class::RateLimited | Class::QuotaExhausted | Class::Ambiguous429);
+    let limit = if limited { limit_dimension(headers, &verdict.said) } else { None };
+    Verdict { limit, ..verdict }
+}
+
 /// A verdict without words of the provider.
 fn plain(class: Class, may_have_run: bool, provider_status: Option<u16>) -> Verdict {
-    Verdict { class, may_have_run, retry_after: None, provider_status, said: Said::default(), alarm: false }
+    Verdict {
+        class,
+        may_have_run,
+        retry_after: None,
+        provider_status,
+        said: Said::default(),
+        alarm: false,
+        limit: None,
+    }
 }
 
 fn of_transport(fault: TransportFault) -> Verdict {

@@ -99,9 +99,9 @@ pub fn keep_what_needs_a_restart(running: &Settings, new: &mut Loaded) -> Result
         keep("log.events");
         log.events = old.events.clone();
     }
-    if running.telemetry.otlp_endpoint != new.settings.telemetry.otlp_endpoint {
+    if running.telemetry.otlp_traces_url != new.settings.telemetry.otlp_traces_url {
         keep("telemetry.otlp_endpoint");
-        new.settings.telemetry.otlp_endpoint.clone_from(&running.telemetry.otlp_endpoint);
+        new.settings.telemetry.otlp_traces_url.clone_from(&running.telemetry.otlp_traces_url);
     }
     if new.settings.clients.is_empty() && !new.settings.server.listen.ip().to_canonical().is_loopback() {
         let message =

@@ -76,7 +76,7 @@ pub(super) const KEYS: &[Key] = &[
     key("server.retry.share", Number { min: 0.0, max: 10.0, unit: "of the requests" }, Absent("0.2"), "A share of the requests."),
     int("server.retry.min_per_second", 0, 1_000_000, "attempts", IntDefault(5), "Always allowed."),
     key("telemetry", Table, Empty, "Traces."),
-    key("telemetry.otlp_endpoint", Text, Absent("no traces"), "Base URL of an OTLP/HTTP collector, such as `http://127.0.0.1:4318`. Plain http is allowed, as collectors usually stand beside the relay; beyond loopback a warning says so."),
+    key("telemetry.otlp_endpoint", Text, Absent("`OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`, `OTEL_EXPORTER_OTLP_ENDPOINT`, else no traces"), "Base URL of an OTLP/HTTP collector, such as `http://127.0.0.1:4318`. Plain http is allowed, as collectors usually stand beside the relay; beyond loopback a warning says so. Read at start only."),
     // ---- log ----
     key("log", Table, Empty, "The log."),
     key("log.format", Choice(&[Word("text", true), Word("json", true)]), Absent("`text` on a terminal, else `json`"), "For people, or JSON lines."),

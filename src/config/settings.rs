@@ -113,8 +113,8 @@ pub enum OperatorRole {
 /// `[telemetry]`.
 #[derive(Debug, Clone, Default)]
 pub struct TelemetrySettings {
-    /// `otlp_endpoint`: base URL of an OTLP/HTTP collector; absent: no traces.
-    pub otlp_endpoint: Option<String>,
+    /// `otlp_endpoint` with `/v1/traces`, else what OpenTelemetry's environment variables say; absent: no traces.
+    pub otlp_traces_url: Option<String>,
 }
 
 /// `[log]`.

@@ -69,7 +69,7 @@ impl Demo {
         let secondary = start(script(&|scene| scene.secondary())).await?;
         let text = config_text(&primary, &secondary, broken);
         let listening = async |at: &str| {
-            let settings = settings(&format!("[server]\nlisten = \"{at}\"\n{text}"))?;
+            let settings = settings(&format!("[server]\nlisten = \"{at}\"\n[log]\nevents = \"off\"\n{text}"))?;
             Server::start(settings).await.map_err(|error| format!("the relay can't listen on {at}: {error}"))
         };
         let relay = match listening(PREFERRED).await {

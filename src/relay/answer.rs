@@ -57,6 +57,8 @@ impl Run {
     ) {
         self.route_lives(candidate);
         self.leave(&answer.usage);
+        self.model_served(answer.served_model.as_deref());
+        self.attempt_accepted();
         self.job.operation.update(|known| {
             known.usage = answer.usage;
             known.finish_reason = answer.finish_reason;

@@ -13,6 +13,7 @@ use crate::config::settings::{Settings, StoreSettings};
 use crate::control::Control;
 use crate::gate::Board;
 use crate::ids::RouteId;
+use crate::telemetry::Telemetry;
 use crate::upstream::{Upstream, connect};
 
 use super::admission::Admission;
@@ -42,6 +43,8 @@ pub struct Current {
 pub struct App {
     current: ArcSwap<Current>,
     tls: rustls::ClientConfig,
+    /// Events, metrics, traces.
+    pub telemetry: Arc<Telemetry>,
     /// What operators switched off, and who issued which state.
     pub control: Control,
     /// Times to first output.
@@ -66,7 +69,7 @@ impl App {
     /// Builds the shared state.
     ///
     /// # Errors
-    /// When TLS can't be set up at all, or the control store can't be opened.
+    /// When TLS can't be set up at all, the control store can't be opened, or event lines and spans can't go where the settings say.
     pub fn new(settings: Arc<Settings>) -> Result<Self, String> {
         let tls = connect::tls_config()?;
         let store = match &settings.server.store {
@@ -75,6 +78,10 @@ impl App {
         };
         let loaded_at = UnixMillis::now();
         let control = Control::open(store, loaded_at).map_err(|error| error.to_string())?;
+        let telemetry = Telemetry::start(&settings, &tls, loaded_at)?;
+        let admission = Arc::new(Admission::default());
+        let watched = Arc::clone(&admission);
+        telemetry.metrics().in_flight_from(move || watched.in_flight());
         let upstreams = settings
             .routes
             .values()
@@ -86,11 +93,12 @@ impl App {
         Ok(Self {
             current: ArcSwap::from_pointee(Current { settings, upstreams, clients, generation: 1, loaded_at }),
             tls,
+            telemetry: Arc::new(telemetry),
             control,
             observed: Observations::default(),
             operations: Operations::default(),
             idempotency: Idempotency::default(),
-            admission: Arc::default(),
+            admission,
             board,
             cut: CancellationToken::new(),
             tasks: TaskTracker::new(),
@@ -125,6 +133,9 @@ impl App {
         let generation = old.generation + 1;
         self.observed.keep(|route| settings.routes.contains_key(route));
         let loaded_at = UnixMillis::now();
+        if let Err(error) = self.telemetry.reloaded(&settings, generation, loaded_at) {
+            tracing::error!(%error, "event lines go on to where they went");
+        }
         self.current.store(Arc::new(Current { settings, upstreams, clients, generation, loaded_at }));
     }
 

@@ -12,10 +12,11 @@ use crate::ids::OperationId;
 use crate::protocol::Dialect;
 
 use super::app::App;
+use super::auth::Caller;
 use super::intake::{Answer, Refusal, denied};
 use super::operations::{Operation, Operations, View};
 
-fn json(status: StatusCode, value: &impl serde::Serialize) -> Answer {
+pub(super) fn json(status: StatusCode, value: &impl serde::Serialize) -> Answer {
     let body = serde_json::to_vec(value).unwrap_or_default();
     let mut response = Response::new(axum::body::Body::from(body));
     *response.status_mut() = status;
@@ -44,22 +45,22 @@ pub async fn models(State(app): State<Arc<App>>, request: Request<axum::body::Bo
     json(StatusCode::OK, &serde_json::json!({ "object": "list", "data": data }))
 }
 
-fn find_operation(
+pub(super) fn find_operation(
     app: &App,
     headers: &HeaderMap,
     uri: &http::Uri,
     id: Result<Path<String>, PathRejection>,
-) -> Result<(Arc<Operation>, bool), Refusal> {
+) -> Result<(Arc<Caller>, Arc<Operation>), Refusal> {
     let caller = app.current().clients.find(headers, uri).map_err(denied)?;
     // An id that is not UTF-8 was never given out.
     let id = id.map_or_else(|_| String::new(), |Path(id)| id);
-    let operation = app.operations.get(&caller.tenant, &OperationId::new(&id));
-    operation
-        .map(|operation| (operation, caller.show_routes))
+    app.operations
+        .get(&caller.tenant, &OperationId::new(&id))
+        .map(|operation| (caller, operation))
         .ok_or_else(|| Refusal::new(404, "operation_not_found", "There is no such operation."))
 }
 
-fn shown(operation: &Operation, show_routes: bool) -> View {
+pub(super) fn shown(operation: &Operation, show_routes: bool) -> View {
     let view = operation.view();
     if show_routes { view } else { view.without_routes() }
 }
@@ -71,7 +72,7 @@ pub async fn operation(
     request: Request<axum::body::Body>,
 ) -> Answer {
     match find_operation(&app, request.headers(), request.uri(), id) {
-        Ok((operation, show_routes)) => json(StatusCode::OK, &shown(&operation, show_routes)),
+        Ok((caller, operation)) => json(StatusCode::OK, &shown(&operation, caller.show_routes)),
         Err(refusal) => refusal.into_response(Dialect::ChatCompletions),
     }
 }
@@ -83,11 +84,11 @@ pub async fn stop(
     request: Request<axum::body::Body>,
 ) -> Answer {
     match find_operation(&app, request.headers(), request.uri(), id) {
-        Ok((operation, show_routes)) => {
+        Ok((caller, operation)) => {
             if Operations::stop(&operation) {
                 tracing::info!(operation = %operation.id, "stop asked for");
             }
-            json(StatusCode::OK, &shown(&operation, show_routes))
+            json(StatusCode::OK, &shown(&operation, caller.show_routes))
         }
         Err(refusal) => refusal.into_response(Dialect::ChatCompletions),
     }

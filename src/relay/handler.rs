@@ -30,6 +30,7 @@ use super::intake::{self, Answer, Refusal};
 use super::operation::{Job, run};
 use super::operations::{self, Operation, View};
 use super::passthrough::{self, Passing};
+use super::told::{Told, call_of};
 use super::transport::{InRequest, Transport};
 
 /// `POST /v1/chat/completions`.
@@ -54,16 +55,26 @@ pub async fn count_tokens(State(app): State<Arc<App>>, request: Request<axum::bo
 
 async fn call(app: Arc<App>, endpoint: Endpoint, request: Request<axum::body::Body>) -> Answer {
     let dialect = endpoint.dialect();
-    match admit(app, endpoint, request).await {
-        Ok(answer) => answer,
+    let mut told = Told::new(&app.telemetry, call_of(endpoint), dialect, request.headers());
+    match admit(app, endpoint, request, &mut told).await {
+        Ok(answer) => {
+            told.answered(answer.status());
+            answer
+        }
         Err(refusal) => {
+            told.refused(&refusal.failure);
             refusal.log();
             refusal.into_response(dialect)
         }
     }
 }
 
-async fn admit(app: Arc<App>, endpoint: Endpoint, request: Request<axum::body::Body>) -> Result<Answer, Refusal> {
+async fn admit(
+    app: Arc<App>,
+    endpoint: Endpoint,
+    request: Request<axum::body::Body>,
+    told: &mut Told,
+) -> Result<Answer, Refusal> {
     // The deadline starts here.
     let admitted = Instant::now();
     let (parts, body) = request.into_parts();
@@ -71,6 +82,7 @@ async fn admit(app: Arc<App>, endpoint: Endpoint, request: Request<axum::body::B
     let in_request = transport.as_ref().map(|transport| transport.begin(parts.version == Version::HTTP_2));
     let current = app.current();
     let (caller, permit) = intake::enter(&app, &current, &parts)?;
+    told.caller(&caller);
     let asked = headers::read(&parts.headers)
         .map_err(|error| Refusal::new(400, error.code, format!("{error}.")).param(error.header))?;
     intake::check_content(&parts.headers)?;
@@ -81,6 +93,7 @@ async fn admit(app: Arc<App>, endpoint: Endpoint, request: Request<axum::body::B
     if let Some(foreground) = passthrough::foreground(&parts, &body) {
         let workflow = contract(&caller, endpoint, &foreground, &asked)?.workflow;
         if passthrough::takes_background(&workflow) {
+            told.passing(&workflow);
             let query = parts.uri.query().and_then(intake::without_credentials);
             let until = asked.deadline.map(|deadline| admitted + deadline);
             let (dialect, show_routes) = (endpoint.dialect(), caller.show_routes);
@@ -101,6 +114,8 @@ async fn admit(app: Arc<App>, endpoint: Endpoint, request: Request<axum::body::B
         }
     }
     let Admission { workflow, contract } = contract(&caller, endpoint, &body, &asked)?;
+    told.contract(&workflow, &contract);
+    told.whose.restart_of.clone_from(&asked.restart_of);
     if contract.facts.stream && parts.version < Version::HTTP_11 {
         // Its body would end with the connection, so a cut stream could not be told from a whole one.
         let message = "Streaming needs HTTP/1.1 or HTTP/2.";
@@ -121,14 +136,21 @@ async fn admit(app: Arc<App>, endpoint: Endpoint, request: Request<axum::body::B
                 .map_err(|_| Refusal::new(503, "no_randomness", "The system gives no random bits for an id."))?,
         ),
     };
+    told.whose.operation = Some(id.clone());
     let stream = contract.facts.stream;
     let mut claim = None;
     if chosen {
         let key = (caller.tenant.clone(), id.clone());
         match app.idempotency.claim(key, fingerprint, !stream, admitted) {
             Claimed::New(new) => claim = Some(new),
-            Claimed::Join(receiver) => return intake::there(transport.as_ref(), joined(receiver, &id, permit)).await,
-            Claimed::Replay(stored) => return Ok(replay(&stored, true)),
+            Claimed::Join(receiver) => {
+                told.replay("joined");
+                return intake::there(transport.as_ref(), joined(receiver, &id, permit)).await;
+            }
+            Claimed::Replay(stored) => {
+                told.replay("replayed");
+                return Ok(replay(&stored, true));
+            }
             other => return Err(key_refusal(&other).of(&id)),
         }
     }
@@ -155,11 +177,14 @@ async fn admit(app: Arc<App>, endpoint: Endpoint, request: Request<axum::body::B
         query: parts.uri.query().and_then(intake::without_credentials),
         show_routes: caller.show_routes,
         claim,
+        whose: told.whose.clone(),
+        trace: told.trace.clone(),
     };
     let sender = job.claim.as_ref().and_then(Claim::sender);
     let until = job.contract.envelope.stream.map(|stream| admitted + stream);
     let limits = Limits { stop: job.operation.stop.clone(), until };
     let driven = Driven::new(|emitter| run(job, emitter));
+    told.hand_over();
     match sender {
         // Others may join a keyed answer, so it must not depend on this one's connection.
         Some(sender) => intake::there(transport.as_ref(), detached(&app, driven, sender, permit)).await,
@@ -320,6 +345,9 @@ pub(super) fn register(
         usage: Usage::default(),
         executions: Vec::new(),
         unresolved_executions: 0,
+        outcome: None,
+        workflow_version: workflow.version,
+        served_route: None,
     };
     let operation = Arc::new(Operation::new(view, caller.tenant.clone(), admitted, app.cut.child_token()));
     app.operations.insert(&operation, admitted);

@@ -24,6 +24,7 @@ use super::app::{App, Current};
 use super::auth::{Caller, Denied};
 use super::operation::error_headers;
 use super::outward;
+use super::told::CLIENT_GONE;
 use super::transport::Transport;
 
 /// A request body that stops coming for this long is given up (408).
@@ -187,7 +188,7 @@ pub(super) async fn there(
     answer: impl Future<Output = Result<Answer, Refusal>>,
 ) -> Result<Answer, Refusal> {
     let Some(transport) = transport else { return answer.await };
-    transport.while_there(answer).await.unwrap_or_else(|| Err(Refusal::new(400, "client_gone", "The client left.")))
+    transport.while_there(answer).await.unwrap_or_else(|| Err(Refusal::new(400, CLIENT_GONE, "The client left.")))
 }
 
 #[cfg(test)]

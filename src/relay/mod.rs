@@ -2,12 +2,10 @@
 //!
 //! `handler.rs` takes the request in (`auth.rs`, `intake.rs`, contract), `operation.rs` runs its attempts, `stream.rs` and `answer.rs` are
 //! one attempt each (streamed, whole; `read.rs` and `waits.rs` are what they read and wait with), `emit.rs` joins the driver to the
-//! response body (`endpoints.rs` is everything that generates nothing, `passthrough.rs` what goes to a provider as it is), `client_body.rs` writes that body and aborts it where it must, over `transport.rs` and `client_io.rs`, the
-//! client's connection. `report.rs` notes what happens, `outward.rs` says what a caller is told. `app.rs` holds what outlives a request: `operations.rs`,
-//! `idempotency.rs`, `observe.rs`, `reloads.rs`.
-//! response body (`endpoints.rs` is everything that generates nothing), `client_body.rs` writes that body and aborts it where it must, over `transport.rs` and `client_io.rs`, the
-//! client's connection. `passage.rs` asks the gate before every attempt and tells it what came of it. `report.rs` notes what happens, `outward.rs` says what a caller is told. `app.rs` holds what outlives a request: `operations.rs`,
-//! `idempotency.rs`, `observe.rs`, `admission.rs` (who may come in; `memory.rs` measures for it).
+//! response body (`endpoints.rs` is everything that generates nothing, `passthrough.rs` what goes to a provider as it is, `outcome.rs`
+//! takes the application's word on an answer), `client_body.rs` writes that body and aborts it where it must, over `transport.rs` and `client_io.rs`, the
+//! client's connection. `passage.rs` asks the gate before every attempt and tells it what came of it. `report.rs` notes what happens and tells it (`told.rs`: of requests that came to no attempt), `outward.rs` says what a caller is told. `app.rs` holds what outlives a request: `operations.rs`,
+//! `idempotency.rs`, `observe.rs`, `reloads.rs`, `admission.rs` (who may come in; `memory.rs` measures for it).
 
 pub mod admission;
 pub mod answer;
@@ -25,6 +23,7 @@ pub mod memory;
 pub mod observe;
 pub mod operation;
 pub mod operations;
+pub mod outcome;
 pub mod outward;
 mod passage;
 pub mod passthrough;
@@ -32,5 +31,6 @@ mod read;
 pub mod reloads;
 mod report;
 pub mod stream;
+pub mod told;
 pub mod transport;
 mod waits;

@@ -27,6 +27,8 @@ use crate::plan::{self, Plan, Role};
 use crate::protocol::Dialect;
 use crate::protocol::signal::{Place, Usage};
 use crate::reply::Outward;
+use crate::telemetry::events::Whose;
+use crate::telemetry::trace_context::Trace;
 
 use super::app::{App, Current};
 use super::emit::{Emitter, Head, Out};
@@ -34,6 +36,7 @@ use super::idempotency::{Claim, OUTCOME_KEPT, SHOWN_KEPT};
 use super::operations::{Operation, State};
 use super::outward;
 use super::passage::{self, Entered};
+use super::report::Report;
 
 /// Everything that one operation is made of.
 pub struct Job {
@@ -59,6 +62,10 @@ pub struct Job {
     pub show_routes: bool,
     /// The right and duty to settle its idempotency key, where the caller chose one.
     pub claim: Option<Claim>,
+    /// Whose it is, for events.
+    pub whose: Whose,
+    /// Its place in the caller's trace, where spans are made.
+    pub trace: Option<Trace>,
 }
 
 /// How an attempt ended.
@@ -112,10 +119,13 @@ pub(super) struct Run {
     judged_at: Instant,
     /// When the next keep-alive is due; `None`: never.
     keepalive_at: Option<Instant>,
+    /// What is told of it.
+    pub(super) report: Report,
 }
 
-/// Runs an operation to its end. Dropping the future (the client left) cancels whatever is going on.
-pub async fn run(job: Job, emit: Emitter) {
+/// Runs an operation to its end. Dropping the future (the client left) cancels whatever is going on; also one that was never polled
+/// tells of its end.
+pub fn run(job: Job, emit: Emitter) -> impl Future<Output = ()> + Send {
     let contract = &job.contract;
     let admitted = job.operation.admitted;
     let budget = Budget::new(admitted, contract.deadline(), contract.envelope, contract.attempts_used);
@@ -137,8 +147,9 @@ pub async fn run(job: Job, emit: Emitter) {
         first_route: None,
         attempt_at: admitted,
         judged_at: admitted,
+        report: Report::default(),
     };
-    run.drive().await;
+    async move { run.drive().await }
 }
 
 impl Drop for Run {
@@ -171,7 +182,7 @@ impl Run {
             if let Some(tried) = self.tried.get_mut(candidate) {
                 tried.attempts += 1;
             }
-            self.attempt_began(candidate);
+            self.attempt_began(candidate, estimate);
             self.in_attempt = true;
             let streaming = self.job.contract.facts.stream;
             let end =
@@ -270,7 +281,7 @@ impl Run {
             tried.ready_at = verdict.retry_after.map(|wait| now + wait);
         }
         self.route_failed(candidate, failed, now);
-        self.attempt_failed(&route, verdict);
+        self.attempt_failed(verdict, failed.usage, actual);
     }
 
     /// Asks the controller, and whether the shared budget allows what it wants.
@@ -444,6 +455,7 @@ impl Run {
         }
         let unresolved = failure.rubicon.unresolved_executions.unwrap_or(0);
         self.job.operation.update(|known| known.unresolved_executions = unresolved);
+        self.will_answer(failure.status);
         self.ended(State::Failed, &failure.rubicon.reason.clone(), Some(class), failure_actions(&failure));
         self.send_refusal(failure, true).await;
     }
@@ -460,6 +472,7 @@ impl Run {
             failure.rubicon.retryable = true;
             failure.rubicon.retry_after_ms = Some(outward::millis(closed.wait));
         }
+        self.will_answer(failure.status);
         self.ended(State::Failed, stop.name(), None, vec!["restart"]);
         self.send_refusal(failure, shed.is_none()).await;
     }
@@ -468,6 +481,7 @@ impl Run {
         let by_shutdown = !self.job.operation.was_stopped();
         let failure = outward::stopped(&self.facts(), by_shutdown, None, self.uncertain());
         let state = if by_shutdown { State::Failed } else { State::Stopped };
+        self.will_answer(failure.status);
         self.ended_unfinished(state, if by_shutdown { "shutting_down" } else { "stopped" });
         let final_word = !failure.rubicon.retryable;
         self.send_refusal(failure, final_word).await;

@@ -17,6 +17,7 @@ use crate::clock::{Instant, UnixMillis};
 use crate::ids::{OperationId, RouteId, TenantId, WorkflowId};
 use crate::protocol::Dialect;
 use crate::protocol::signal::Usage;
+use crate::telemetry::events::Outcome;
 
 /// Operations remembered, running ones included. At the bound the oldest ended one is forgotten.
 pub const OPERATIONS_MAX: usize = 20_000;
@@ -138,6 +139,27 @@ pub struct View {
     pub executions: Vec<()>,
     /// Hosted tools that may have acted and whose outcome is not known.
     pub unresolved_executions: u32,
+    /// The application's word on the answer, once it gave it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<OutcomeView>,
+    /// The workflow's version at admission, for events.
+    #[serde(skip)]
+    pub workflow_version: u64,
+    /// The route whose answer was accepted, for events: clients may not see routes.
+    #[serde(skip)]
+    pub served_route: Option<RouteId>,
+}
+
+/// The application's word, as shown.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct OutcomeView {
+    /// The word.
+    pub outcome: Outcome,
+    /// Why, as the application put it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// When it said so.
+    pub at: UnixMillis,
 }
 
 impl View {

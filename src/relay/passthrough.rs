@@ -32,6 +32,7 @@ use crate::config::settings::{RouteSettings, WorkflowSettings};
 use crate::contract::headers;
 use crate::ids::OperationId;
 use crate::protocol::Dialect;
+use crate::telemetry::events::{AlarmKind, Call};
 use crate::upstream::{self, request, token};
 
 use super::admission::Permit;
@@ -44,6 +45,7 @@ use super::intake::{self, Answer, Refusal};
 use super::outward::{self, Facts};
 use super::read::{is_event_stream, next_chunk, read_bounded};
 use super::stream::ERROR_BODY_WAIT;
+use super::told::Told;
 use super::transport::{InRequest, Transport};
 pub(super) use reading::foreground;
 use reading::{RESPONSES, is_of, is_plain, model_of, own_model, routed};
@@ -72,21 +74,32 @@ fn lists(workflow: &WorkflowSettings, path: &str) -> bool {
 
 async fn pass(app: Arc<App>, request: Request<axum::body::Body>) -> Answer {
     let dialect = dialect_of(request.uri().path());
-    match admit(app, dialect, request).await {
-        Ok(answer) => answer,
+    let mut told = Told::new(&app.telemetry, Call::Passthrough, dialect, request.headers());
+    match admit(app, dialect, request, &mut told).await {
+        Ok(answer) => {
+            told.answered(answer.status());
+            answer
+        }
         Err(refusal) => {
+            told.refused(&refusal.failure);
             refusal.log();
             refusal.into_response(dialect)
         }
     }
 }
 
-async fn admit(app: Arc<App>, dialect: Dialect, request: Request<axum::body::Body>) -> Result<Answer, Refusal> {
+async fn admit(
+    app: Arc<App>,
+    dialect: Dialect,
+    request: Request<axum::body::Body>,
+    told: &mut Told,
+) -> Result<Answer, Refusal> {
     let (parts, body) = request.into_parts();
     let transport = parts.extensions.get::<Transport>().cloned();
     let in_request = transport.as_ref().map(|transport| transport.begin(parts.version == Version::HTTP_2));
     let current = app.current();
     let (caller, permit) = intake::enter(&app, &current, &parts)?;
+    told.caller(&caller);
     check(&parts)?;
     let asked = headers::read(&parts.headers)
         .map_err(|error| Refusal::new(400, error.code, format!("{error}.")).param(error.header))?;
@@ -96,6 +109,7 @@ async fn admit(app: Arc<App>, dialect: Dialect, request: Request<axum::body::Bod
     }
     let model = model_of(&parts.headers, &body);
     let workflow = choose(&caller, parts.uri.path(), asked.workflow.as_deref(), model.as_ref().map(|found| &*found.0))?;
+    told.passing(workflow);
     let passing = Passing {
         body: own_model(body, model, workflow),
         workflow: Arc::clone(workflow),
@@ -216,7 +230,7 @@ pub(super) async fn forward(app: Arc<App>, passing: Passing) -> Result<Answer, R
     let status = sent.as_ref().ok().map(|response| response.status().as_u16());
     let took_ms = began.elapsed().as_millis();
     tracing::info!(workflow = %passing.workflow.name, route = %route.name, %method, status, took_ms, "passed through");
-    let response = sent.map_err(|evidence| failed(&route, &passing, &evidence))?;
+    let response = sent.map_err(|evidence| failed(&app, &route, &passing, &evidence))?;
     if response.status().is_success() {
         return Ok(answer(&app, &route, response, passing, stop));
     }
@@ -226,7 +240,7 @@ pub(super) async fn forward(app: Arc<App>, passing: Passing) -> Result<Answer, R
     let body =
         timeout_at(until, read_bounded(body, ERROR_BODY_BYTES_MAX)).await.map_or(Bytes::new(), |read| read.bytes);
     let evidence = Evidence::Http { status: head.status.as_u16(), headers: &head.headers, body: &body };
-    Err(failed(&route, &passing, &evidence))
+    Err(failed(&app, &route, &passing, &evidence))
 }
 
 async fn send(
@@ -258,7 +272,7 @@ fn told(passing: &Passing, make: impl FnOnce(&Facts<'_>) -> crate::reply::Outwar
     Refusal::of_failure(failure)
 }
 
-fn failed(route: &RouteSettings, passing: &Passing, evidence: &Evidence<'_>) -> Refusal {
+fn failed(app: &App, route: &RouteSettings, passing: &Passing, evidence: &Evidence<'_>) -> Refusal {
     let provider = &route.provider;
     let ambiguous_429_is_rate_limit = provider.ambiguous_429_is_rate_limit;
     let context = Context { dialect: passing.dialect, ambiguous_429_is_rate_limit, now: UnixMillis::now() };
@@ -268,6 +282,7 @@ fn failed(route: &RouteSettings, passing: &Passing, evidence: &Evidence<'_>) -> 
     }
     if verdict.alarm {
         tracing::error!(route = %route.name, "ALARM: the provider's certificate is not acceptable");
+        app.telemetry.alarm(AlarmKind::BadCertificate, None, Some(&route.name), UnixMillis::now());
     }
     told(passing, |facts| outward::refused(facts, Stop::Blocked, verdict.class, Some(&verdict)))
 }

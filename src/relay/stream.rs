@@ -156,7 +156,10 @@ impl Run {
         let query = self.job.query.as_deref();
         let request = request::build(&route, self.job.contract.endpoint, query, &self.job.headers, body, &key);
         let request = match request {
-            Ok(request) => request,
+            Ok(mut request) => {
+                self.put_traceparent(request.headers_mut());
+                request
+            }
             Err(error) => {
                 tracing::error!(%error, "attempt not sent");
                 return Err(self.failed(candidate, &Evidence::BadAnswer, Usage::default(), bound));
@@ -171,6 +174,7 @@ impl Run {
             }
             Waited::Ready(Ok(response)) => response,
         };
+        self.head_came(response.status().as_u16());
         if let Some(name) = &route.provider.attempts_header {
             let spent = response.headers().get(name).and_then(|value| value.to_str().ok()?.trim().parse::<u32>().ok());
             // The gateway below counts the attempt that we count too.
@@ -449,6 +453,9 @@ impl Run {
             self.ended_unfinished(state, &failure.rubicon.reason.clone());
             failure
         } else {
+            if matches!(cut, Cut::Evidence(_) | Cut::Framing) {
+                self.answer_spoilt();
+            }
             let (what, verdict) = self.describe(candidate, upstream, &cut);
             let verdict = verdict.as_ref();
             let interruption = Interruption { after: upstream.events, acted: self.acted, what: &what, verdict };
@@ -481,7 +488,8 @@ impl Run {
         }
     }
 
-    fn note_usage(&self, upstream: &Upstream) {
+    fn note_usage(&mut self, upstream: &Upstream) {
+        self.model_served(upstream.reader.served_model());
         let (usage, after) = (upstream.reader.usage(), upstream.events);
         let finish = upstream.reader.finish_reason().map(str::to_owned);
         self.job.operation.update(|known| {
@@ -491,8 +499,9 @@ impl Run {
         });
     }
 
-    fn accepted_in_silence(&self, upstream: &Upstream) {
+    fn accepted_in_silence(&mut self, upstream: &Upstream) {
         self.note_usage(upstream);
+        self.attempt_accepted();
         self.job.operation.update(|known| {
             if let Some(attempt) = known.attempts.last_mut() {
                 attempt.outcome = Some("accepted");

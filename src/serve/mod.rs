@@ -21,7 +21,7 @@ use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use crate::admin;
 use crate::config::settings::Settings;
 use crate::relay::app::App;
-use crate::relay::{endpoints, handler, memory, passthrough};
+use crate::relay::{endpoints, handler, memory, outcome, passthrough};
 
 use listener::Acceptor;
 
@@ -54,7 +54,7 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/v1/models", get(endpoints::models))
         .route("/v1/operations/{id}", get(endpoints::operation).delete(endpoints::stop))
         .route("/v1/operations/{id}/stream", any(endpoints::not_built))
-        .route("/v1/operations/{id}/outcome", any(endpoints::not_built))
+        .route("/v1/operations/{id}/outcome", post(outcome::outcome))
         .route("/v1/responses", post(handler::responses))
         .route("/v1/responses/{*rest}", any(passthrough::or_not_built))
         .route("/v1beta/{*rest}", any(endpoints::not_built))
@@ -115,7 +115,8 @@ impl Server {
     }
 
     /// Takes it down: (1) `/readyz` and new requests say 503, (2) what runs goes on to the grace limit, (3) what is left is
-    /// interrupted, (4) connections end, (5) the listeners close. The admin side answers until (4).
+    /// interrupted, (4) connections end, (5) the listeners close, (6) the last event lines and spans go out. The admin side answers
+    /// until (4).
     pub async fn shutdown(self) {
         let grace = self.app.current().settings.server.shutdown_grace;
         // 1
@@ -142,6 +143,8 @@ impl Server {
             let _ = accept.await;
         }
         self.memory.abort();
+        // 6
+        self.app.telemetry.flush().await;
         tracing::info!(left = self.connections.len(), "stopped");
     }
 }

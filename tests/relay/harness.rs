@@ -27,6 +27,8 @@ pub(crate) fn settings_with(text: &str, env: &BTreeMap<&str, &str>) -> Settings 
     };
     let text =
         if text.contains("[server]") { text.to_owned() } else { format!("[server]\nlisten = \"127.0.0.1:0\"\n{text}") };
+    // Else the lines of all tests would stand between the test runner's own.
+    let text = if text.contains("[log]") { text } else { format!("{text}\n[log]\nevents = \"off\"\n") };
     config::parse(&text, "test.toml", &sources).unwrap_or_else(|problems| panic!("{problems:#?}\n{text}")).settings
 }
 

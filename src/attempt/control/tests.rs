@@ -75,6 +75,7 @@ fn verdict(class: Class) -> Verdict {
         provider_status: None,
         said: Said::default(),
         alarm: false,
+        limit: None,
     }
 }
 

@@ -87,6 +87,7 @@ fn each_candidate_that_was_not_asked_has_its_reason() {
             provider_status: None,
             said: Said::default(),
             alarm: false,
+            limit: None,
         };
         let mut tried = vec![Tried::default(); 4];
         tried[0] = Tried { attempts: row.attempts, class: Some(row.class), ready_at: None, shut: false };

@@ -11,6 +11,7 @@ mod route;
 pub(super) mod secrets;
 mod server;
 mod split;
+mod telemetry;
 mod url;
 mod workflow;
 
@@ -22,7 +23,7 @@ use super::Sources;
 use super::nearest;
 use super::node::{Item, Node};
 use super::problem::{Code, Problems, shown};
-use super::settings::{Settings, TelemetrySettings};
+use super::settings::Settings;
 
 /// Builds the settings, or `None` where a part that is always needed could not be read. The caller has to look at the problems, too.
 pub(super) fn build(root: &Node, problems: &mut Problems<'_>, sources: &Sources<'_>) -> Option<Settings> {
@@ -35,7 +36,7 @@ pub(super) fn build(root: &Node, problems: &mut Problems<'_>, sources: &Sources<
     let operators = admin::operators(root, &clients, problems, sources);
     let server = server::server(root, problems, sources);
     let log = server::log(root, problems, sources);
-    let telemetry = TelemetrySettings { otlp_endpoint: origin::collector(root, problems) };
+    let telemetry = telemetry::telemetry(root, problems, sources);
     Some(Settings {
         server: server?,
         log: log?,

@@ -41,6 +41,7 @@ fn verdict(class: Class, status: u16) -> Verdict {
             param: Some(json!("their.param")),
         },
         alarm: false,
+        limit: None,
     }
 }
 

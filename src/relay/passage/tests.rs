@@ -19,6 +19,7 @@ use crate::relay::app::App;
 use crate::relay::emit::{Driven, Head, Out};
 use crate::relay::handler::register;
 use crate::relay::operation::{Job, run};
+use crate::telemetry::events::Whose;
 
 /// Two routes that nobody answers for; `a` is the primary.
 fn app(route_a: &str, route_b: &str) -> Arc<App> {
@@ -61,6 +62,8 @@ fn driven(app: &Arc<App>) -> Driven {
         query: None,
         show_routes: true,
         claim: None,
+        whose: Whose::default(),
+        trace: None,
     };
     Driven::new(|emitter| run(job, emitter))
 }

@@ -364,7 +364,8 @@ async fn a_bad_certificate_is_hard_and_wakes_somebody() {
         }
     });
     let b = always(chat_text(&["from b"])).await;
-    let relay = relay(&Setup::primary(base).equivalent("b", &b).text()).await;
+    let lines = crate::watched::Lines::new();
+    let relay = relay(&Setup::primary(base).equivalent("b", &b).tables(&lines.table()).text()).await;
     let log = Log::default();
     let subscriber = || tracing_subscriber::fmt().json().with_writer(log.clone()).finish();
     // While there is one subscriber only, another test's thread that is the first to come by a log line has that line switched off
@@ -377,6 +378,9 @@ async fn a_bad_certificate_is_hard_and_wakes_somebody() {
     assert_refused(&answered, Class::Unclassified, 1, "self-signed");
     assert_eq!((answered.status, handshakes.load(std::sync::atomic::Ordering::SeqCst), b.calls()), (424, 1, 0));
     assert!(log.text().contains("\"alarm\":true"), "{}", log.text());
+    assert_eq!(crate::watched::sum(&relay, "rubicon_alarms_total", &["kind=\"bad_certificate\""]), 1.0);
+    let line = lines.of(&relay, "alarm", 1).await.remove(0);
+    assert_eq!((&line["kind"], &line["route"]), (&json!("bad_certificate"), &json!("a")));
     server.abort();
 }
 
