@@ -30,6 +30,7 @@ use crate::classify::{self, Context, ERROR_BODY_BYTES_MAX, Evidence, Timer};
 use crate::clock::{Instant, UnixMillis};
 use crate::config::settings::{RouteSettings, WorkflowSettings};
 use crate::contract::headers;
+use crate::gate::{Asking, Closed, Pass};
 use crate::ids::OperationId;
 use crate::protocol::Dialect;
 use crate::telemetry::events::{AlarmKind, Call};
@@ -218,6 +219,7 @@ pub(super) struct Passing {
 pub(super) async fn forward(app: Arc<App>, passing: Passing) -> Result<Answer, Refusal> {
     let began = Instant::now();
     let route = Arc::clone(&passing.workflow.primary);
+    let pass = enter(&app, &route, began)?;
     let stop = app.cut.child_token();
     let within = began + route.timeouts.answer;
     let until = passing.until.map_or(within, |until| until.min(within));
@@ -232,7 +234,7 @@ pub(super) async fn forward(app: Arc<App>, passing: Passing) -> Result<Answer, R
     tracing::info!(workflow = %passing.workflow.name, route = %route.name, %method, status, took_ms, "passed through");
     let response = sent.map_err(|evidence| failed(&app, &route, &passing, &evidence))?;
     if response.status().is_success() {
-        return Ok(answer(&app, &route, response, passing, stop));
+        return Ok(answer(&app, &route, response, passing, (pass, stop)));
     }
     let (head, body) = response.into_parts();
     let until = until.min(Instant::now() + ERROR_BODY_WAIT);
@@ -241,6 +243,18 @@ pub(super) async fn forward(app: Arc<App>, passing: Passing) -> Result<Answer, R
         timeout_at(until, read_bounded(body, ERROR_BODY_BYTES_MAX)).await.map_or(Bytes::new(), |read| read.bytes);
     let evidence = Evidence::Http { status: head.status.as_u16(), headers: &head.headers, body: &body };
     Err(failed(&app, &route, &passing, &evidence))
+}
+
+/// A killed route gets nothing, and what passes through takes of its limits like everything else, to its last byte. Its breaker keeps
+/// nothing out, as there is no other route, and learns nothing: what becomes of files and batches says little of a model.
+fn enter(app: &App, route: &RouteSettings, now: Instant) -> Result<Pass, Refusal> {
+    let asking = Asking { route, recovery: false, even_if_tripped: true, tokens: 0 };
+    let mut pass = app.board.enter(&asking, now).map_err(|closed| {
+        let status = if matches!(closed, Closed::Capacity | Closed::FailoverLimit) { 429 } else { 503 };
+        Refusal::new(status, Stop::NoEligibleFallback.name(), "The route of this path takes no request now.")
+    })?;
+    pass.says_nothing();
+    Ok(pass)
 }
 
 async fn send(
@@ -297,7 +311,7 @@ fn answer(
     route: &RouteSettings,
     response: Response<Incoming>,
     passing: Passing,
-    stop: CancellationToken,
+    (pass, stop): (Pass, CancellationToken),
 ) -> Answer {
     let (head, body) = response.into_parts();
     let mut headers = HeaderMap::new();
@@ -323,7 +337,10 @@ fn answer(
     }
     let idle = route.timeouts.idle;
     let limits = Limits { stop: stop.clone(), until: None };
-    let driven = Driven::new(|emitter| pump(body, emitter, idle, stop));
+    let driven = Driven::new(|emitter| async move {
+        let _held = pass;
+        pump(body, emitter, idle, stop).await;
+    });
     let (body, watch) = ClientBody::new(driven, passing.transport, passing.permit, passing.in_request, limits);
     app.tasks.spawn(watch);
     let mut response = Response::new(axum::body::Body::new(body));

@@ -1,5 +1,8 @@
 //! Paths that a workflow passes through: to its primary's provider, once, as they are, and back.
 
+use rubicon::clock::UnixMillis;
+use rubicon::gate::{Switch, Switches};
+use rubicon::ids::RouteId;
 use rubicon::mock::{Answer, MockProvider, Rule, Script, chat_text};
 use rubicon::serve::Server;
 use serde_json::json;
@@ -364,4 +367,26 @@ async fn the_endpoints_of_the_relay_go_on_as_ever() {
     assert!(answered.clean && answered.text().contains("hello") && !answered.header("rubicon-operation-id").is_empty());
     assert_eq!(ask(&relay, "GET", "/v1/models", b"").await.status, 200);
     assert_eq!(code(&ask(&relay, "DELETE", "/v1/models", b"").await), (405, "method_not_allowed".to_owned()));
+}
+
+#[tokio::test]
+async fn a_killed_route_gets_nothing_and_limits_hold_to_the_last_byte() {
+    let head = || Answer::new().head(200, &[("content-type", "application/octet-stream")]);
+    let a =
+        provider(Rule::new("a").answer(head().text("begun").gate("end").text(" done")).answer(head().text("x"))).await;
+    let relay = start(&setup(&a).with_route("limits = { concurrency = 1 }")).await;
+    let running = client(Http::One).get(url(&relay, "/v1/files/1")).send().await.expect("a head");
+    let shed = ask(&relay, "GET", "/v1/files/2", b"").await;
+    assert_eq!(code(&shed), (429, "no_eligible_fallback".to_owned()));
+    assert!(!shed.header("retry-after").is_empty() && shed.header("x-should-retry").is_empty());
+    let switch = Switch { by: "ana".to_owned(), reason: "drill".to_owned(), since: UnixMillis(1) };
+    let killed = [(RouteId::new("a"), switch)].into();
+    relay.app().board.set_switches(Switches { killed, ..Switches::default() });
+    assert_eq!(code(&ask(&relay, "GET", "/v1/files/2", b"").await), (503, "no_eligible_fallback".to_owned()));
+    assert_eq!(a.calls(), 1);
+    assert!(a.open_gate("end", 1));
+    assert_eq!(read(running).await.text(), "begun done", "what runs goes on");
+    relay.app().board.set_switches(Switches::default());
+    relay.app().admission.idle().await;
+    assert_eq!(ask(&relay, "GET", "/v1/files/2", b"").await.status, 200);
 }
