@@ -303,7 +303,7 @@ async fn without_operators_it_is_off_save_open_metrics() {
     let base = admin(&open);
     let metrics = get(&base, "/metrics", Who::Nobody).await;
     assert_eq!(metrics.status, 200);
-    assert!(metrics.header("content-type").starts_with("text/plain"), "{metrics:?}");
+    assert!(metrics.header("content-type").starts_with("application/openmetrics-text"), "{metrics:?}");
     assert!(metrics.text().contains("rubicon_control_store_writable 1\n"), "{}", metrics.text());
     for who in [Who::Nobody, Who::Approver] {
         assert_eq!(told(&get(&base, "/admin/v1/routes", who).await), (404, "admin_off".to_owned()));
