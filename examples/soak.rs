@@ -171,15 +171,13 @@ impl World {
     fn sample(&self) -> Sample {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let rss = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix("kB"));
-        let in_flight = &self.relay.app().in_flight;
-        let taken = self.relay.app().current().settings.server.max_in_flight - in_flight.available_permits();
         let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
         Sample {
             streams: self.begun.load(Ordering::Relaxed),
             rss: rss.and_then(|kib| kib.trim().parse::<u64>().ok()).unwrap_or(0) * 1024,
             fds: count(std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count)),
             tasks: count(tokio::runtime::Handle::current().metrics().num_alive_tasks()),
-            permits: count(taken),
+            permits: count(self.relay.app().admission.in_flight()),
             connections: self.a.active_connections() + self.b.active_connections(),
         }
     }

@@ -37,6 +37,17 @@
 //! 4. What is not known is visible ([`protocol::signal`]).
 //! 5. Every buffer, queue, wait and table has a named bound and says what happens at it.
 //!
+//! # Who may go where, and when it is too much
+//!
+//! A request passes three doors, each of which says no at once, in the caller's dialect and with `Retry-After`:
+//!
+//! 1. *Into the relay* ([`relay::admission`]): `max_in_flight` and `memory_bytes`, before the body is read; 503.
+//! 2. *Onto a route* ([`gate::board`]): kill switches, the breaker, `limits`, `failover_limits`, asked by the plan and again when an
+//!    attempt begins (`relay/passage.rs`); the [`gate::Pass`] is held to the end of the stream. Nothing left before any call: 503 where a
+//!    breaker or an operator closed it, 429 where only limits did.
+//! 3. *To one more attempt* ([`gate::retry_budget`]): a share of the operations of the route that was asked first; 424 as after any
+//!    spent budget.
+//!
 //! # Where this differs from DESIGN.md, and why
 //!
 //! - *The driver is one `async fn` behind the response body* ([`relay::emit`]) and not a hand-written state machine of its own: the
@@ -46,7 +57,8 @@
 //!   finish at once; usage and end are asked of the reader.
 //! - *hyper-util's client* stands in for reqwest on the attempt path ([`upstream`]): it can be made to prove "no hidden resend" and
 //!   whether any byte was sent. reqwest is the tests' client.
-//! - *`gate/`, `accept/`, `transcript/`, `tool/`, `queue/`* come with the capabilities that need them; a key of theirs is refused as
+//! - *A kill ends no attempt that is held* (DESIGN's boundary table has one): SPEC's "effective for new attempts" is what is kept.
+//! - *`accept/`, `transcript/`, `tool/`, `queue/`* come with the capabilities that need them; a key of theirs is refused as
 //!   `not_built_yet`.
 
 pub mod admin;

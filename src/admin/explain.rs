@@ -33,7 +33,7 @@ pub(super) async fn explain(State(app): State<Arc<App>>, request: Request<Body>)
         headers: query.get("header").unwrap_or_default().lines().map(str::to_owned).collect(),
         request: if body.is_empty() { text("request").map(Bytes::from) } else { Some(body) },
     };
-    let explanation = explained(&app, &*app.control.switches(), &ask).map_err(|error| match error.code {
+    let explanation = explained(&app, &ask).map_err(|error| match error.code {
         "unknown_workflow" => Problem::new(404, "workflow_not_found", error.message),
         code => Problem::new(400, code, error.message),
     })?;

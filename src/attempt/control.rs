@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use crate::classify::{Class, Verdict};
 use crate::clock::Instant;
-use crate::plan::{Plan, Role};
+use crate::ids::RouteId;
+use crate::plan::{Plan, Refusal, Role};
 
 use super::backoff;
 use super::budget::{Budget, Exhausted};
@@ -21,6 +22,8 @@ pub struct Tried {
     pub class: Option<Class>,
     /// Not before this moment (a `Retry-After` it gave).
     pub ready_at: Option<Instant>,
+    /// The gate refused it: it is not asked (again) in this operation.
+    pub shut: bool,
 }
 
 /// Everything a decision reads.
@@ -84,6 +87,8 @@ pub enum Stop {
     AddedLatencyExhausted,
     /// `max_cost_usd` is spent.
     CostExhausted,
+    /// The budget of further attempts that all operations of the route share is spent.
+    RetryBudgetExhausted,
     /// It may have run, and must not run twice.
     SideEffectUncertain,
 }
@@ -98,6 +103,7 @@ impl Stop {
             Self::DeadlineExhausted => "deadline_exhausted",
             Self::AddedLatencyExhausted => "added_latency_exhausted",
             Self::CostExhausted => "cost_exhausted",
+            Self::RetryBudgetExhausted => "retry_budget_exhausted",
             Self::SideEffectUncertain => "side_effect_uncertain",
         }
     }
@@ -150,6 +156,26 @@ pub fn actions(class: Class) -> Actions {
     }
 }
 
+/// Whether a refusal is of the moment only: the same request may be let in a little later.
+pub fn is_momentary(refusal: &Refusal) -> bool {
+    matches!(refusal, Refusal::Killed | Refusal::Tripped | Refusal::Capacity | Refusal::FailoverLimit)
+}
+
+/// The candidate that is asked first: the first in order that is not shut. An alternate is for a model that is out (SPEC section 6),
+/// so not for a primary that has tripped or is full; it is for one that was killed, or that may not serve this request at all.
+pub fn first(plan: &Plan, tried: &[Tried], primary: &RouteId) -> Option<usize> {
+    let is_shut = |index: usize| tried.get(index).is_some_and(|tried| tried.shut);
+    let of_same_model = |index: &usize| plan.candidates.get(*index).is_some_and(|found| found.role != Role::Alternate);
+    let all = 0..plan.candidates.len();
+    if all.clone().any(|index| of_same_model(&index)) {
+        return all.into_iter().find(|index| of_same_model(index) && !is_shut(*index));
+    }
+    let mut of_primary = plan.refused.iter().filter(|(route, _)| route == primary).flat_map(|(_, reasons)| reasons);
+    let only_for_now = of_primary.clone().next().is_some()
+        && of_primary.all(|reason| is_momentary(reason) && *reason != Refusal::Killed);
+    all.into_iter().find(|index| !only_for_now && !is_shut(*index))
+}
+
 /// Decides.
 pub fn decide(s: &Situation<'_>) -> Next {
     let class = s.verdict.class;
@@ -186,7 +212,8 @@ fn options(s: &Situation<'_>, allowed: Actions) -> Vec<(usize, Duration)> {
     let told_and_short = s.verdict.retry_after.is_some_and(|told| told < s.wait_first);
     // Once: a route that still says no after the wait it asked for has had its turn.
     let first_time = s.tried.get(s.failed).is_some_and(|tried| tried.attempts == 1);
-    if s.verdict.class == Class::RateLimited && told_and_short && first_time {
+    let open = |index: usize| s.tried.get(index).is_some_and(|tried| !tried.shut);
+    if s.verdict.class == Class::RateLimited && told_and_short && first_time && open(s.failed) {
         options.push((s.failed, retry_wait));
     }
     options.extend(untried(s, allowed, Role::Equivalent));
@@ -196,6 +223,7 @@ fn options(s: &Situation<'_>, allowed: Actions) -> Vec<(usize, Duration)> {
     // Everybody was asked once: again, those whose last failure allows it, the one that is ready first.
     let mut again: Vec<(usize, Duration)> = (0..s.plan.candidates.len())
         .filter(|index| s.tried.get(*index).is_some_and(|tried| tried.class.is_some_and(|class| actions(class).retry)))
+        .filter(|index| open(*index))
         .map(|index| (index, self::retry_wait(s, index)))
         .collect();
     again.sort_by_key(|(index, wait)| (*wait, *index));
@@ -216,7 +244,7 @@ fn untried<'a>(s: &'a Situation<'_>, allowed: Actions, role: Role) -> impl Itera
             Role::Alternate => candidate.role == Role::Alternate,
             Role::Primary | Role::Planned | Role::Equivalent => candidate.role != Role::Alternate,
         };
-        let fresh = s.tried.get(index).is_none_or(|tried| tried.attempts == 0);
+        let fresh = s.tried.get(index).is_none_or(|tried| tried.attempts == 0 && !tried.shut);
         let elsewhere = role == Role::Alternate || !without.contains(&&candidate.route.provider.name);
         (fits_role && fresh && elsewhere && allowed.equivalent).then_some((index, Duration::ZERO))
     })
@@ -251,7 +279,9 @@ pub fn cut_at(
 ) -> Instant {
     let fallback = plan.candidates.iter().enumerate().find(|(index, other)| {
         // Silence is `transport_transient`: alternates are not for it.
-        *index != candidate && other.role != Role::Alternate && tried.get(*index).is_none_or(|t| t.attempts == 0)
+        *index != candidate
+            && other.role != Role::Alternate
+            && tried.get(*index).is_none_or(|t| t.attempts == 0 && !t.shut)
     });
     match fallback {
         Some((index, _)) if budget.attempts_left() => {

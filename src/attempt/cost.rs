@@ -15,12 +15,21 @@ fn dollars(price: Price, input: u64, cached: u64, output: u64) -> f64 {
         + million(output) * price.output
 }
 
+/// Output tokens of an attempt, estimated.
+fn output_tokens(route: &RouteSettings, facts: &RequestFacts) -> u64 {
+    // `n` choices are each generated up to the limit.
+    facts.output_tokens(route.max_output_tokens).saturating_mul(u64::from(facts.choices.max(1)))
+}
+
+/// Input and output tokens of an attempt, estimated: what is counted against `tokens_per_minute` until the provider tells.
+pub fn tokens(route: &RouteSettings, facts: &RequestFacts) -> u64 {
+    facts.input_tokens().saturating_add(output_tokens(route, facts))
+}
+
 /// The estimate that is reserved before an attempt.
 pub fn estimate(route: &RouteSettings, facts: &RequestFacts) -> f64 {
     let Some(price) = route.price else { return 0.0 };
-    // `n` choices are each generated up to the limit.
-    let output = facts.output_tokens(route.max_output_tokens).saturating_mul(u64::from(facts.choices.max(1)));
-    dollars(price, facts.input_tokens(), 0, output)
+    dollars(price, facts.input_tokens(), 0, output_tokens(route, facts))
 }
 
 /// What an attempt did cost, where its usage is known in full.

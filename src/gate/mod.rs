@@ -1,15 +1,24 @@
 //! Is a route open *now*? Kill switches, breakers, limits. Pure: time is an argument.
 //!
 //! The plan asks a [`Gate`] for what is closed at its moment; what can only be known when an attempt begins (capacity, failover
-//! limits, the one probe of a tripped route) is asked again then.
+//! limits, the one probe of a tripped route) is asked again then, of the [`Board`].
+//!
+//! In reading order: `breaker` one route's health · `window` how much happened lately · `limits` how much is in use · `retry_budget` what
+//! attempts after the first may add · `switches` what operators switched off · `board` all of it by name, with the locks.
 
+pub mod board;
+pub mod breaker;
+pub mod limits;
+pub mod retry_budget;
 pub mod switches;
+pub mod window;
 
 use std::fmt;
 
 use crate::clock::Instant;
 use crate::ids::{RouteId, WorkflowId};
 
+pub use board::{Asking, Board, Pass, RouteView};
 pub use switches::{Switch, Switches};
 
 /// Why a route is not open at this moment.

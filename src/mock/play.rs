@@ -17,7 +17,7 @@ use tokio::time::Duration;
 use super::canned::{self, Asked};
 use super::http::{Request, put, put_chunk, put_head, says_close};
 use super::script::{Abort, Answer, Head, Headers, JsonText, Step};
-use super::stats::Shared;
+use super::stats::{Counted, Shared};
 
 /// Most bytes read ahead of the running answer; a peer that sends more is no longer read, and its leaving is noticed by the next
 /// write alone.
@@ -53,6 +53,8 @@ struct Player<'a> {
     split: usize,
     close_after: bool,
     scratch: Vec<u8>,
+    /// The answer is under way.
+    under_way: Option<Counted<'a>>,
 }
 
 /// Plays an answer to its end, or until the peer leaves.
@@ -74,6 +76,7 @@ pub(super) async fn play(
         split: 0,
         close_after: !request.keep_alive,
         scratch: Vec::new(),
+        under_way: Some(shared.answer_began()),
     };
     // In this order: an answer that is whole is whole, even if the peer leaves in the same instant.
     tokio::select! {
@@ -94,11 +97,20 @@ async fn peer_left(mut read: ReadHalf<'_>, unread: &mut BytesMut) {
 
 impl Player<'_> {
     async fn whole(&mut self, steps: &[Step]) -> Ending {
-        let played = match self.steps(steps).await {
+        let played = match self.all_steps(steps).await {
             Ok(()) => self.end().await,
             Err(ending) => Err(ending),
         };
         played.err().unwrap_or(if self.close_after { Ending::Close } else { Ending::KeepAlive })
+    }
+
+    async fn all_steps(&mut self, steps: &[Step]) -> Result<(), Ending> {
+        let Some((last, before)) = steps.split_last() else { return Ok(()) };
+        self.steps(before).await?;
+        if !matches!(last, Step::Hang | Step::Gate(_) | Step::DelayMs(_)) {
+            self.under_way = None;
+        }
+        self.step(last).await
     }
 
     /// Boxed, because steps hold steps. `Err` is an ending before the end.

@@ -100,6 +100,11 @@ impl MockProvider {
         self.stats().disconnects
     }
 
+    /// The most answers that were under way at once ([`Stats::most_answering`]).
+    pub fn most_answering(&self) -> u64 {
+        self.stats().most_answering
+    }
+
     /// Open connections.
     pub fn active_connections(&self) -> u64 {
         self.stats().active_connections

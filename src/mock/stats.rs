@@ -43,6 +43,11 @@ pub struct Stats {
     pub events_sent: u64,
     /// Answers that wait at a gate now (not reset).
     pub at_gates: u64,
+    /// Answers under way now (not reset). One is over when its last step that writes begins: what a peer sees of the end comes after
+    /// that, so whoever counts its own requests never finds one more here.
+    pub answering: u64,
+    /// The most answers that were under way at once.
+    pub most_answering: u64,
     /// Open connections now, those of the admin paths included (not reset).
     pub active_connections: u64,
 }
@@ -183,6 +188,12 @@ impl Shared {
         Counted::new(&self.stats, |stats| &mut stats.active_connections)
     }
 
+    pub(super) fn answer_began(&self) -> Counted<'_> {
+        let counted = Counted::new(&self.stats, |stats| &mut stats.answering);
+        self.stats.send_modify(|stats| stats.most_answering = stats.most_answering.max(stats.answering));
+        counted
+    }
+
     /// Waits for one permit of a gate. Every gate of the script exists; another would never open.
     pub(super) async fn pass_gate(&self, name: &str) {
         let Some(gate) = self.gates.get(name) else { return std::future::pending().await };
@@ -222,8 +233,9 @@ impl Shared {
         }
         self.stats.send_modify(|stats| {
             let by_rule = stats.by_rule.keys().map(|name| (name.clone(), 0)).collect();
-            let (at_gates, active_connections) = (stats.at_gates, stats.active_connections);
-            *stats = Stats { by_rule, at_gates, active_connections, ..Stats::default() };
+            let (at_gates, active_connections, answering) = (stats.at_gates, stats.active_connections, stats.answering);
+            let most_answering = answering;
+            *stats = Stats { by_rule, at_gates, active_connections, answering, most_answering, ..Stats::default() };
         });
     }
 }

@@ -55,6 +55,8 @@ pub struct Candidate {
     pub route: Arc<RouteSettings>,
     /// Its role.
     pub role: Role,
+    /// There is no other route for this operation: a tripped breaker does not keep it out.
+    pub last_resort: bool,
 }
 
 /// A member of the planned split.
@@ -111,7 +113,7 @@ pub fn plan(workflow: &WorkflowSettings, contract: &Contract, world: &World<'_>)
     let mut plan = Plan { ready_at: asker.closed_now(&mut seats), ..Plan::default() };
     for seat in seats {
         if seat.reasons.is_empty() {
-            plan.candidates.push(Candidate { route: seat.route, role: seat.role });
+            plan.candidates.push(Candidate { route: seat.route, role: seat.role, last_resort: seat.last_resort });
         } else {
             plan.refused.push((seat.route.name.clone(), seat.reasons));
         }

@@ -33,6 +33,8 @@ pub(super) struct Seat {
     pub(super) route: Arc<RouteSettings>,
     pub(super) role: Role,
     pub(super) reasons: Vec<Refusal>,
+    /// Nothing else could serve, so its breaker does not keep it out.
+    pub(super) last_resort: bool,
 }
 
 /// Asks about the routes of one workflow for one request.
@@ -82,7 +84,12 @@ impl Asker<'_> {
         let chosen = choose(members, self.world.draw);
         let mut seats = Vec::new();
         if let Some(member) = chosen.and_then(|index| members.get(index)) {
-            seats.push(Seat { route: Arc::clone(&member.route), role: Role::Primary, reasons: Vec::new() });
+            seats.push(Seat {
+                route: Arc::clone(&member.route),
+                role: Role::Primary,
+                reasons: Vec::new(),
+                last_resort: false,
+            });
         }
         for (index, member) in members.iter().enumerate().filter(|(index, _)| Some(*index) != chosen) {
             let alone = members.len() == 1;
@@ -93,7 +100,7 @@ impl Asker<'_> {
                 let further: Vec<_> = member.why.iter().filter(|why| !reasons.contains(why)).cloned().collect();
                 reasons.extend(further);
             }
-            seats.push(Seat { route: Arc::clone(&member.route), role, reasons });
+            seats.push(Seat { route: Arc::clone(&member.route), role, reasons, last_resort: false });
         }
         let lists = [(&self.workflow.equivalents, Role::Equivalent), (&self.workflow.alternates, Role::Alternate)];
         for (routes, role) in lists {
@@ -101,6 +108,7 @@ impl Asker<'_> {
                 route: Arc::clone(route),
                 role,
                 reasons: self.against(route, role),
+                last_resort: false,
             }));
         }
         seats
@@ -123,12 +131,12 @@ impl Asker<'_> {
                 Some(Closed::Killed) => seat.reasons.push(Refusal::Killed),
                 Some(Closed::Capacity) => seat.reasons.push(Refusal::Capacity),
                 Some(Closed::FailoverLimit) => seat.reasons.push(Refusal::FailoverLimit),
-                Some(Closed::Tripped { until }) if is_elsewhere(index, seat.role) => {
+                // The only one that could serve is asked, tripped or not.
+                Some(Closed::Tripped { .. }) if !is_elsewhere(index, seat.role) => seat.last_resort = true,
+                Some(Closed::Tripped { until }) => {
                     seat.reasons.push(Refusal::Tripped);
                     ready_at = Some(ready_at.map_or(until, |earliest| earliest.min(until)));
                 }
-                // Nowhere else to go.
-                Some(Closed::Tripped { .. }) => {}
             }
         }
         let is_main = |seat: &&Seat| seat.role != Role::Alternate;

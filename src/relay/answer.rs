@@ -55,6 +55,8 @@ impl Run {
         body: Bytes,
         answer: crate::protocol::Answer,
     ) {
+        self.route_lives(candidate);
+        self.leave(&answer.usage);
         self.job.operation.update(|known| {
             known.usage = answer.usage;
             known.finish_reason = answer.finish_reason;

@@ -5,16 +5,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::clock::UnixMillis;
 use crate::config::settings::{Settings, StoreSettings};
 use crate::control::Control;
+use crate::gate::Board;
 use crate::ids::RouteId;
 use crate::upstream::{Upstream, connect};
 
+use super::admission::Admission;
 use super::auth::Clients;
 use super::idempotency::Idempotency;
 use super::observe::Observations;
@@ -49,8 +50,10 @@ pub struct App {
     pub operations: Operations,
     /// Outcomes by idempotency key.
     pub idempotency: Idempotency,
-    /// `max_in_flight` permits, one a request until its last byte.
-    pub in_flight: Arc<Semaphore>,
+    /// Who may come in: `max_in_flight` requests, each until its last byte, and none while memory is short.
+    pub admission: Arc<Admission>,
+    /// Which routes are open now: switches, breakers, limits, the shared budgets. A reload changes its limits and keeps its state.
+    pub board: Board,
     /// Cancelled when the grace of a shutdown is over: streams end as interrupted.
     pub cut: CancellationToken,
     /// Tasks that outlive a request's connection (keyed answers, lingering closes); a shutdown waits for them.
@@ -72,13 +75,14 @@ impl App {
         };
         let loaded_at = UnixMillis::now();
         let control = Control::open(store, loaded_at).map_err(|error| error.to_string())?;
-        let in_flight = settings.server.max_in_flight.min(Semaphore::MAX_PERMITS);
         let upstreams = settings
             .routes
             .values()
             .map(|route| (route.name.clone(), Upstream::new(&tls, route.timeouts.connect)))
             .collect();
         let clients = Clients::new(&settings);
+        let board = Board::new(control.handle());
+        board.configure(settings.routes.values());
         Ok(Self {
             current: ArcSwap::from_pointee(Current { settings, upstreams, clients, generation: 1, loaded_at }),
             tls,
@@ -86,7 +90,8 @@ impl App {
             observed: Observations::default(),
             operations: Operations::default(),
             idempotency: Idempotency::default(),
-            in_flight: Arc::new(Semaphore::new(in_flight)),
+            admission: Arc::default(),
+            board,
             cut: CancellationToken::new(),
             tasks: TaskTracker::new(),
             draining: AtomicBool::new(false),
@@ -116,29 +121,11 @@ impl App {
             })
             .collect();
         let clients = Clients::new(&settings);
+        self.board.configure(settings.routes.values());
         let generation = old.generation + 1;
-        self.resize(old.settings.server.max_in_flight, settings.server.max_in_flight);
         self.observed.keep(|route| settings.routes.contains_key(route));
         let loaded_at = UnixMillis::now();
         self.current.store(Arc::new(Current { settings, upstreams, clients, generation, loaded_at }));
-    }
-
-    /// Makes `max_in_flight` permits of what were `from`. What runs keeps its permit; of those that are too many, the ones in use go
-    /// as they come back, before anybody gets them: a semaphore serves who waits first.
-    fn resize(&self, from: usize, to: usize) {
-        let limit = |permits: usize| permits.min(Semaphore::MAX_PERMITS);
-        let (from, to) = (limit(from), limit(to));
-        self.in_flight.add_permits(to.saturating_sub(from));
-        let excess = from.saturating_sub(to);
-        let in_use = excess - self.in_flight.forget_permits(excess);
-        if let (Ok(in_use @ 1..), Ok(runtime)) = (u32::try_from(in_use), tokio::runtime::Handle::try_current()) {
-            let permits = Arc::clone(&self.in_flight);
-            runtime.spawn(async move {
-                if let Ok(back) = permits.acquire_many_owned(in_use).await {
-                    back.forget();
-                }
-            });
-        }
     }
 
     /// How the loads of the configuration went.

@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body, Frame};
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{sleep, sleep_until};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::clock::Instant;
 
+use super::admission::Permit;
 use super::emit::{Driven, Out};
 use super::transport::{InRequest, Transport, last_words};
 
@@ -51,7 +51,7 @@ struct Shared {
 /// What a body holds on to: freed with its last byte, not at the head (FIELD_CASES F89).
 struct Held {
     driven: Driven,
-    _permit: OwnedSemaphorePermit,
+    _permit: Permit,
     _in_request: Option<InRequest>,
 }
 
@@ -75,7 +75,7 @@ impl ClientBody {
     pub fn new(
         driven: Driven,
         transport: Option<Transport>,
-        permit: OwnedSemaphorePermit,
+        permit: Permit,
         in_request: Option<InRequest>,
         limits: Limits,
     ) -> (Self, impl Future<Output = ()> + Send + 'static) {
@@ -232,13 +232,13 @@ async fn watch(shared: Arc<Shared>, transport: Transport, limits: Limits, gone: 
 #[derive(Debug)]
 pub struct WholeBody {
     whole: Option<Bytes>,
-    _permit: OwnedSemaphorePermit,
+    _permit: Permit,
     _in_request: Option<InRequest>,
 }
 
 impl WholeBody {
     /// A body of `whole`.
-    pub fn new(whole: Bytes, permit: OwnedSemaphorePermit, in_request: Option<InRequest>) -> Self {
+    pub fn new(whole: Bytes, permit: Permit, in_request: Option<InRequest>) -> Self {
         Self { whole: Some(whole).filter(|whole| !whole.is_empty()), _permit: permit, _in_request: in_request }
     }
 }
@@ -262,14 +262,14 @@ impl Body for WholeBody {
 
 #[cfg(test)]
 mod tests {
-    use tokio::sync::Semaphore;
+    use crate::relay::admission::Admission;
 
     use super::*;
 
     /// A body of 64 KiB pieces without end, watched; and what tells that its permit is back.
     struct Watched {
         body: Pin<Box<ClientBody>>,
-        permits: Arc<Semaphore>,
+        permits: Arc<Admission>,
         transport: Transport,
         stop: CancellationToken,
         began: Instant,
@@ -279,14 +279,14 @@ mod tests {
     impl Watched {
         fn new(h2: bool, until: Option<Duration>, out: Option<usize>) -> Self {
             let (permits, transport, stop) =
-                (Arc::new(Semaphore::new(1)), Transport::default(), CancellationToken::new());
+                (Arc::new(Admission::default()), Transport::default(), CancellationToken::new());
             let driven = Driven::new(|emitter| async move {
                 while let Some(bytes) = out {
                     emitter.emit(Out::Data(vec![b'x'; bytes].into())).await;
                 }
                 std::future::pending().await
             });
-            let permit = Arc::clone(&permits).try_acquire_owned().unwrap();
+            let permit = permits.enter(1).unwrap();
             let limits = Limits { stop: stop.clone(), until: until.map(|until| Instant::now() + until) };
             let request = transport.begin(h2);
             let (body, watch) = ClientBody::new(driven, Some(transport.clone()), permit, None, limits);
@@ -305,7 +305,7 @@ mod tests {
 
         /// Seconds from the beginning until the permit was back, within `patience`.
         async fn freed(&self, patience: Duration) -> Option<u64> {
-            let permit = tokio::time::timeout(patience, self.permits.acquire()).await;
+            let permit = tokio::time::timeout(patience, self.permits.idle()).await;
             permit.is_ok().then(|| self.began.elapsed().as_secs())
         }
     }

@@ -9,7 +9,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Request, Version};
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::watch;
 
 use crate::clock::{Instant, UnixMillis};
 use crate::config::settings::WorkflowSettings;
@@ -20,6 +20,7 @@ use crate::plan::{self, World};
 use crate::protocol::Dialect;
 use crate::protocol::signal::Usage;
 
+use super::admission::Permit;
 use super::app::{App, random_id, random_u64};
 use super::auth::Caller;
 use super::client_body::{ClientBody, Limits, WholeBody};
@@ -133,10 +134,9 @@ async fn admit(app: Arc<App>, endpoint: Endpoint, request: Request<axum::body::B
     }
     let operation = register(&app, &caller, &workflow, &contract, id, asked.restart_of, admitted);
     let plan = {
-        let switches = app.control.switches();
         let world = World {
             approvals: &current.settings.approvals,
-            gate: &*switches,
+            gate: &app.board,
             now: UnixMillis::now(),
             at: admitted,
             draw: random_u64(),
@@ -288,7 +288,7 @@ fn fingerprint(endpoint: Endpoint, workflow: &WorkflowSettings, body: &Bytes) ->
     *hasher.finalize().as_bytes()
 }
 
-fn register(
+pub(super) fn register(
     app: &App,
     caller: &Caller,
     workflow: &WorkflowSettings,
@@ -331,7 +331,7 @@ async fn respond(
     app: &App,
     mut driven: Driven,
     transport: Option<Transport>,
-    permit: OwnedSemaphorePermit,
+    permit: Permit,
     in_request: Option<InRequest>,
     limits: Limits,
 ) -> Answer {
@@ -384,7 +384,7 @@ async fn detached(
     app: &App,
     mut driven: Driven,
     sender: Arc<watch::Sender<Option<Arc<Stored>>>>,
-    permit: OwnedSemaphorePermit,
+    permit: Permit,
 ) -> Result<Answer, Refusal> {
     let mut receiver = sender.subscribe();
     app.tasks.spawn(async move {
@@ -408,7 +408,7 @@ async fn outcome(receiver: &mut watch::Receiver<Option<Arc<Stored>>>) -> Result<
 async fn joined(
     mut receiver: watch::Receiver<Option<Arc<Stored>>>,
     id: &OperationId,
-    permit: OwnedSemaphorePermit,
+    permit: Permit,
 ) -> Result<Answer, Refusal> {
     let _permit = permit;
     outcome(&mut receiver).await.map(|stored| replay(&stored, true)).map_err(|refusal| refusal.of(id))

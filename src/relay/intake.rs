@@ -12,7 +12,6 @@ use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
 use http::{HeaderMap, StatusCode};
 use http_body_util::BodyExt as _;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout_at;
 
 use crate::clock::Instant;
@@ -20,6 +19,7 @@ use crate::ids::OperationId;
 use crate::protocol::Dialect;
 use crate::reply::Outward;
 
+use super::admission::{Permit, Shed};
 use super::app::{App, Current};
 use super::auth::{Caller, Denied};
 use super::operation::error_headers;
@@ -90,12 +90,17 @@ pub(super) fn denied(denied: Denied) -> Refusal {
     Refusal::new(denied.status, denied.code, denied.message)
 }
 
+/// The one place where new work is shed.
+fn shed(why: Shed) -> Refusal {
+    Refusal::new(503, why.name(), why.message())
+}
+
 /// Lets a request in by its head alone: who it is, and whether there is room.
 pub(super) fn enter(
     app: &App,
     current: &Current,
     parts: &http::request::Parts,
-) -> Result<(Arc<Caller>, OwnedSemaphorePermit), Refusal> {
+) -> Result<(Arc<Caller>, Permit), Refusal> {
     if app.is_draining() {
         return Err(Refusal::new(503, "shutting_down", "The relay is shutting down."));
     }
@@ -104,9 +109,8 @@ pub(super) fn enter(
         return Err(Refusal::new(431, "request_head_too_large", message));
     }
     let caller = current.clients.find(&parts.headers, &parts.uri).map_err(denied)?;
-    let permit = Arc::clone(&app.in_flight)
-        .try_acquire_owned()
-        .map_err(|_| Refusal::new(503, "overloaded", "The relay has as many requests as it may take."))?;
+    // Before the body is read: what is shed costs next to nothing. After the key: who has none learns nothing of the load.
+    let permit = app.admission.enter(current.settings.server.max_in_flight).map_err(shed)?;
     Ok((caller, permit))
 }
 

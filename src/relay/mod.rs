@@ -5,7 +5,11 @@
 //! response body (`endpoints.rs` is everything that generates nothing, `passthrough.rs` what goes to a provider as it is), `client_body.rs` writes that body and aborts it where it must, over `transport.rs` and `client_io.rs`, the
 //! client's connection. `report.rs` notes what happens, `outward.rs` says what a caller is told. `app.rs` holds what outlives a request: `operations.rs`,
 //! `idempotency.rs`, `observe.rs`, `reloads.rs`.
+//! response body (`endpoints.rs` is everything that generates nothing), `client_body.rs` writes that body and aborts it where it must, over `transport.rs` and `client_io.rs`, the
+//! client's connection. `passage.rs` asks the gate before every attempt and tells it what came of it. `report.rs` notes what happens, `outward.rs` says what a caller is told. `app.rs` holds what outlives a request: `operations.rs`,
+//! `idempotency.rs`, `observe.rs`, `admission.rs` (who may come in; `memory.rs` measures for it).
 
+pub mod admission;
 pub mod answer;
 pub mod app;
 pub mod auth;
@@ -17,10 +21,12 @@ pub mod explain;
 pub mod handler;
 pub mod idempotency;
 pub mod intake;
+pub mod memory;
 pub mod observe;
 pub mod operation;
 pub mod operations;
 pub mod outward;
+mod passage;
 pub mod passthrough;
 mod read;
 pub mod reloads;

@@ -21,7 +21,7 @@ use crate::classify::{self, Class, Context, Evidence, Verdict};
 use crate::clock::{Instant, UnixMillis};
 use crate::config::settings::{RouteSettings, WorkflowSettings};
 use crate::contract::Contract;
-use crate::gate::Gate as _;
+use crate::gate::Pass;
 use crate::ids::RouteId;
 use crate::plan::{self, Plan, Role};
 use crate::protocol::Dialect;
@@ -33,6 +33,7 @@ use super::emit::{Emitter, Head, Out};
 use super::idempotency::{Claim, OUTCOME_KEPT, SHOWN_KEPT};
 use super::operations::{Operation, State};
 use super::outward;
+use super::passage::{self, Entered};
 
 /// Everything that one operation is made of.
 pub struct Job {
@@ -76,6 +77,8 @@ pub(super) struct Failed {
     pub(super) usage: Usage,
     /// It was cut early for a fallback's sake.
     pub(super) cut_early: bool,
+    /// The provider was silent until a deadline, its own timers not yet over.
+    pub(super) by_deadline: bool,
 }
 
 /// What a held wait gave.
@@ -99,6 +102,12 @@ pub(super) struct Run {
     pub(super) acted: bool,
     /// An attempt is going on: its request may be on its way, and its provider may go on when nobody listens any more.
     in_attempt: bool,
+    /// The right to make the attempt that is going on, held to the end of its stream.
+    pub(super) pass: Option<Pass>,
+    /// The route of the first attempt, whose shared budget pays for all further ones.
+    pub(super) first_route: Option<RouteId>,
+    /// When the attempt that is going on began.
+    pub(super) attempt_at: Instant,
     /// When the last failure was judged, from which its waits count.
     judged_at: Instant,
     /// When the next keep-alive is due; `None`: never.
@@ -124,6 +133,9 @@ pub async fn run(job: Job, emit: Emitter) {
         left_out: Vec::new(),
         acted: false,
         in_attempt: false,
+        pass: None,
+        first_route: None,
+        attempt_at: admitted,
         judged_at: admitted,
     };
     run.drive().await;
@@ -151,15 +163,8 @@ impl Drop for Run {
 
 impl Run {
     async fn drive(&mut self) {
-        let mut candidate = 0;
-        if let Err(stop) = self.first_allowed() {
-            if stop == Stop::CostExhausted {
-                self.leave_out(&left_out::unaffordable(&self.budget, &self.needs()));
-            }
-            let class = Class::Unclassified;
-            return self.refuse_without_call(stop, class).await;
-        }
-        loop {
+        let mut last: Option<(usize, Failed)> = None;
+        while let Some(candidate) = self.next(last.as_ref()).await {
             let (_, estimate) = self.needs_of(candidate);
             self.budget.begin(estimate);
             self.boundary.next_attempt();
@@ -179,44 +184,60 @@ impl Run {
             };
             // It has an end of its own, which the controller judges.
             self.in_attempt = false;
-            let next = self.judge(candidate, estimate, &failed);
-            match next {
-                Next::Stop { reason, class } => return self.refuse(reason, class, &failed.verdict).await,
-                Next::Attempt { candidate: index, wait } => {
-                    candidate = index;
-                    if !wait.is_zero() {
-                        let until = Instant::now() + wait;
-                        if matches!(self.wait_held(std::future::pending::<()>(), until).await, Waited::Stopped) {
-                            return self.stopped().await;
-                        }
-                    }
-                    // After the wait: an operator may have closed it meanwhile.
-                    if self.is_closed(candidate) {
-                        return self.refuse(Stop::NoEligibleFallback, failed.verdict.class, &failed.verdict).await;
-                    }
+            self.settle_attempt(candidate, estimate, &failed);
+            last = Some((candidate, failed));
+        }
+    }
+
+    /// The candidate of the next attempt, let in by the gate. `None`: there is none, and the caller was told.
+    async fn next(&mut self, last: Option<&(usize, Failed)>) -> Option<usize> {
+        // Each turn that the gate refuses shuts a candidate, so the turns are bounded.
+        loop {
+            let next = match last {
+                None => self.first(),
+                Some((candidate, failed)) => self.decide(*candidate, failed),
+            };
+            let (candidate, wait) = match (next, last) {
+                (Next::Attempt { candidate, wait }, _) => (candidate, wait),
+                (Next::Stop { reason, class }, Some((_, failed))) => {
+                    self.refuse(reason, class, &failed.verdict).await;
+                    return None;
                 }
+                (Next::Stop { reason, class }, None) => {
+                    if reason == Stop::CostExhausted {
+                        self.leave_out(&left_out::unaffordable(&self.budget, &self.needs()));
+                    }
+                    self.refuse_without_call(reason, class).await;
+                    return None;
+                }
+            };
+            if !wait.is_zero() {
+                let until = Instant::now() + wait;
+                if matches!(self.wait_held(std::future::pending::<()>(), until).await, Waited::Stopped) {
+                    self.stopped().await;
+                    return None;
+                }
+            }
+            if self.enter(candidate) == Entered::In {
+                return Some(candidate);
             }
         }
     }
 
-    /// Whether an operator has closed a candidate since the plan was made.
-    fn is_closed(&self, candidate: usize) -> bool {
-        let switches = self.job.app.control.switches();
-        let another = self.job.plan.candidates.get(candidate).is_some_and(|candidate| candidate.role != Role::Primary);
-        switches.killed.contains_key(&self.route(candidate).name)
-            || (another && switches.failover_off(&self.job.workflow.name))
-    }
-
     /// The first attempt is bounded by the attempts and the cost only.
-    fn first_allowed(&self) -> Result<(), Stop> {
-        if self.job.plan.candidates.is_empty() {
-            return Err(Stop::NoEligibleFallback);
-        }
-        let (_, estimate) = self.needs_of(0);
+    fn first(&self) -> Next {
+        let stop = |reason| Next::Stop { reason, class: Class::Unclassified };
         if !self.budget.attempts_left() {
-            return Err(Stop::AttemptsExhausted);
+            return stop(Stop::AttemptsExhausted);
         }
-        if self.budget.affords(estimate) { Ok(()) } else { Err(Stop::CostExhausted) }
+        let Some(candidate) = control::first(&self.job.plan, &self.tried, &self.job.workflow.primary.name) else {
+            return stop(Stop::NoEligibleFallback);
+        };
+        let (_, estimate) = self.needs_of(candidate);
+        if !self.budget.affords(estimate) {
+            return stop(Stop::CostExhausted);
+        }
+        Next::Attempt { candidate, wait: Duration::ZERO }
     }
 
     pub(super) fn route(&self, candidate: usize) -> Arc<RouteSettings> {
@@ -235,8 +256,8 @@ impl Run {
         (0..self.job.plan.candidates.len()).map(|index| self.needs_of(index)).collect()
     }
 
-    /// Settles a failed attempt and asks the controller.
-    fn judge(&mut self, candidate: usize, estimate: f64, failed: &Failed) -> Next {
+    /// Settles a failed attempt: what it cost, and what it says of its route.
+    fn settle_attempt(&mut self, candidate: usize, estimate: f64, failed: &Failed) {
         let now = Instant::now();
         self.judged_at = now;
         let route = self.route(candidate);
@@ -248,13 +269,19 @@ impl Run {
             tried.class = Some(verdict.class);
             tried.ready_at = verdict.retry_after.map(|wait| now + wait);
         }
+        self.route_failed(candidate, failed, now);
         self.attempt_failed(&route, verdict);
+    }
+
+    /// Asks the controller, and whether the shared budget allows what it wants.
+    fn decide(&mut self, candidate: usize, failed: &Failed) -> Next {
+        let now = Instant::now();
         let needs = self.needs();
         let situation = Situation {
             plan: &self.job.plan,
             tried: &self.tried,
             failed: candidate,
-            verdict,
+            verdict: &failed.verdict,
             budget: &self.budget,
             needs: &needs,
             cut_early: failed.cut_early,
@@ -263,7 +290,12 @@ impl Run {
             now,
             random: super::app::random_u64(),
         };
-        let next = control::decide(&situation);
+        let next = match control::decide(&situation) {
+            Next::Attempt { .. } if !self.may_try_further(now) => {
+                Next::Stop { reason: Stop::RetryBudgetExhausted, class: failed.verdict.class }
+            }
+            next => next,
+        };
         let left = if matches!(next, Next::Stop { .. }) { left_out::left_out(&situation) } else { Vec::new() };
         self.leave_out(&left);
         next
@@ -400,11 +432,15 @@ impl Run {
 
     async fn refuse(&mut self, stop: Stop, class: Class, verdict: &Verdict) {
         let mut failure = outward::refused(&self.facts(), stop, class, Some(verdict));
+        let closed = self.closed_for_now();
+        failure.rubicon.retryable |= stop == Stop::NoEligibleFallback && closed.is_some();
         if failure.rubicon.retryable {
             // The caller may come again as soon as the first of the routes is ready (FIELD_CASES F91).
-            let waits = self.tried.iter().filter_map(|tried| tried.ready_at);
-            let least = waits.map(|at| at.saturating_duration_since(self.judged_at)).min();
-            failure.rubicon.retry_after_ms = least.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
+            let told = self.tried.iter().filter_map(|tried| tried.ready_at);
+            let told = told.map(|at| at.saturating_duration_since(self.judged_at));
+            let budget = (stop == Stop::RetryBudgetExhausted).then(passage::budget_wait);
+            let least = told.chain(closed.map(|closed| closed.wait)).chain(budget).min();
+            failure.rubicon.retry_after_ms = least.map(outward::millis);
         }
         let unresolved = failure.rubicon.unresolved_executions.unwrap_or(0);
         self.job.operation.update(|known| known.unresolved_executions = unresolved);
@@ -412,12 +448,20 @@ impl Run {
         self.send_refusal(failure, true).await;
     }
 
+    /// No provider was called. Where routes are closed for the moment only the request is shed: it may be sent again.
     async fn refuse_without_call(&mut self, stop: Stop, class: Class) {
         let mut failure = outward::refused(&self.facts(), stop, class, None);
         failure.message = format!("No attempt was made: {}.", stop.name());
         failure.rubicon.class = None;
+        let shed = self.closed_for_now().filter(|_| stop == Stop::NoEligibleFallback);
+        if let Some(closed) = shed {
+            "No route can take this request now; nothing was sent to a provider.".clone_into(&mut failure.message);
+            failure.status = closed.status;
+            failure.rubicon.retryable = true;
+            failure.rubicon.retry_after_ms = Some(outward::millis(closed.wait));
+        }
         self.ended(State::Failed, stop.name(), None, vec!["restart"]);
-        self.send_refusal(failure, true).await;
+        self.send_refusal(failure, shed.is_none()).await;
     }
 
     async fn stopped(&mut self) {

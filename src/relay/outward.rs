@@ -63,6 +63,11 @@ fn retryable(class: Class) -> bool {
     )
 }
 
+/// A wait as `retry_after_ms` tells it.
+pub fn millis(wait: Duration) -> u64 {
+    u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)
+}
+
 fn provider_error(said: &Said) -> Option<ProviderError> {
     let code = said.code.as_ref().map(|code| code.as_str().map_or_else(|| code.to_string(), str::to_owned));
     (said.kind.is_some() || code.is_some()).then(|| ProviderError { kind: said.kind.clone(), code })
@@ -80,7 +85,7 @@ pub fn refused(facts: &Facts<'_>, stop: Stop, class: Class, verdict: Option<&Ver
     let mut rubicon = member(facts, Status::Unavailable, reason, Some(class));
     rubicon.retryable = retryable(class) && stop != Stop::SideEffectUncertain;
     let wait = verdict.and_then(|verdict| verdict.retry_after).filter(|_| rubicon.retryable);
-    rubicon.retry_after_ms = wait.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
+    rubicon.retry_after_ms = wait.map(millis);
     rubicon.provider_status = provider_status;
     rubicon.provider_error = provider_error(said);
     if class == Class::SideEffectUncertain {

@@ -22,7 +22,6 @@ use http::header::{
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
@@ -35,6 +34,7 @@ use crate::ids::OperationId;
 use crate::protocol::Dialect;
 use crate::upstream::{self, request, token};
 
+use super::admission::Permit;
 use super::app::{App, Current};
 use super::auth::Caller;
 use super::client_body::{ClientBody, Limits};
@@ -194,7 +194,7 @@ pub(super) struct Passing {
     pub(super) body: Bytes,
     pub(super) show_routes: bool,
     pub(super) transport: Option<Transport>,
-    pub(super) permit: OwnedSemaphorePermit,
+    pub(super) permit: Permit,
     pub(super) in_request: Option<InRequest>,
     /// `Rubicon-Deadline-Ms`.
     pub(super) until: Option<Instant>,

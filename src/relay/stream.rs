@@ -134,7 +134,8 @@ impl Run {
     pub(super) fn failed(&self, candidate: usize, evidence: &Evidence<'_>, usage: Usage, bound: Bound) -> AttemptEnd {
         let verdict = self.classify(candidate, evidence);
         let cut_early = bound.early && matches!(evidence, Evidence::Silence(Timer::Deadline));
-        AttemptEnd::Failed(Failed { verdict, usage, cut_early })
+        let by_deadline = matches!(evidence, Evidence::Silence(Timer::Deadline));
+        AttemptEnd::Failed(Failed { verdict, usage, cut_early, by_deadline })
     }
 
     /// Sends the request and waits for a head; a status other than 2xx, or a body that can't be read as sent, is a failure.
@@ -298,6 +299,7 @@ impl Run {
                     }
                     Effect::Commit(why) => {
                         self.committed(candidate, why, began.elapsed());
+                        self.route_lives(candidate);
                         held.push(block.raw);
                         self.release(candidate, &upstream, before, held).await;
                         return self.forward(candidate, upstream).await;
@@ -342,6 +344,7 @@ impl Run {
         self.boundary.take(Input::UpstreamEnded { complete: true });
         self.key_shown();
         self.accepted_in_silence(upstream);
+        self.route_lives(candidate);
         self.release(candidate, upstream, before, held).await;
         self.completed(upstream);
         AttemptEnd::Over
@@ -437,6 +440,7 @@ impl Run {
 
     async fn interrupt(&mut self, candidate: usize, upstream: &Upstream, cut: Cut) {
         self.boundary.take(Input::Failure);
+        self.used(&upstream.spent());
         let failure = if matches!(cut, Cut::Stopped) {
             let by_shutdown = !self.job.operation.was_stopped();
             let failure = outward::stopped(&self.facts(), by_shutdown, Some(upstream.events), self.uncertain());
@@ -498,6 +502,7 @@ impl Run {
 
     fn completed(&mut self, upstream: &Upstream) {
         self.note_usage(upstream);
+        self.leave(&upstream.reader.usage());
         self.ended(State::Completed, "", None, vec!["none"]);
     }
 }

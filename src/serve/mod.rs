@@ -16,12 +16,12 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use crate::admin;
 use crate::config::settings::Settings;
 use crate::relay::app::App;
-use crate::relay::{endpoints, handler, passthrough};
+use crate::relay::{endpoints, handler, memory, passthrough};
 
 use listener::Acceptor;
 
@@ -41,6 +41,8 @@ pub struct Server {
     accepting: CancellationToken,
     closing: CancellationToken,
     accept: Vec<JoinHandle<()>>,
+    /// Ends with the server.
+    memory: AbortOnDropHandle<()>,
 }
 
 /// The routes of the data plane.
@@ -93,7 +95,8 @@ impl Server {
         let mut accept = vec![serve(router(Arc::clone(&app)), listener)];
         // It ends with the data plane and not before: an operator may want to look while a shutdown takes its time.
         accept.extend(admin_listener.map(|listener| serve(admin::router(Arc::clone(&app)), listener)));
-        Ok(Self { address, admin, app, connections, accepting, closing, accept })
+        let memory = AbortOnDropHandle::new(tokio::spawn(memory::watch(Arc::clone(&app))));
+        Ok(Self { address, admin, app, connections, accepting, closing, accept, memory })
     }
 
     /// Where it listens.
@@ -119,13 +122,16 @@ impl Server {
         self.app.drain();
         self.app.tasks.close();
         self.connections.close();
-        tracing::info!(in_flight = self.in_flight(), grace_ms = grace.as_millis(), "shutting down");
+        tracing::info!(in_flight = self.app.admission.in_flight(), grace_ms = grace.as_millis(), "shutting down");
         // 2
-        if timeout(grace, self.idle()).await.is_err() {
+        if timeout(grace, self.app.admission.idle()).await.is_err() {
             // 3
-            tracing::warn!(in_flight = self.in_flight(), "the grace limit is over: what still runs is interrupted");
+            tracing::warn!(
+                in_flight = self.app.admission.in_flight(),
+                "the grace limit is over: what still runs is interrupted"
+            );
             self.app.cut.cancel();
-            let _ = timeout(CUT_MAX, self.idle()).await;
+            let _ = timeout(CUT_MAX, self.app.admission.idle()).await;
         }
         // 4
         self.closing.cancel();
@@ -135,17 +141,8 @@ impl Server {
         for accept in self.accept {
             let _ = accept.await;
         }
+        self.memory.abort();
         tracing::info!(left = self.connections.len(), "stopped");
-    }
-
-    fn in_flight(&self) -> usize {
-        self.app.current().settings.server.max_in_flight.saturating_sub(self.app.in_flight.available_permits())
-    }
-
-    /// Waits until no request is in flight: all permits are back.
-    async fn idle(&self) {
-        let all = u32::try_from(self.app.current().settings.server.max_in_flight).unwrap_or(u32::MAX);
-        let _ = self.app.in_flight.acquire_many(all).await;
     }
 }
 

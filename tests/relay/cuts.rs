@@ -16,7 +16,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpSocket;
 
 use crate::harness::{
-    Http, PATIENCE, Recording, client, path, post, provider, recordings, relay, request, send, two, url,
+    Http, PATIENCE, Recording, client, path, post, provider, recordings, relay, request, send, two, undaunted, url,
 };
 use crate::streams::{Told, error_frame_of, is_stream, request_for, told};
 
@@ -161,7 +161,7 @@ async fn play_all(dialect: Dialect, cases: Vec<Case<'_>>, https: &[Http]) {
     let a = MockProvider::start(script).await.expect("a mock");
     let b = provider(Rule::new("b").answer(fallback(dialect))).await;
     // One attempt a provider: failing over is all that is asked for here.
-    let relay = relay(&two(&a, &b, "envelope = { max_attempts = 2 }")).await;
+    let relay = relay(&undaunted(&two(&a, &b, "envelope = { max_attempts = 2 }"))).await;
     let plain = post(&client(Http::One), &relay, path(dialect), request_for(dialect, "nobody", 1)).await;
     assert!(plain.status != 200 || plain.clean, "the mock knows no such model");
     let before = (a.calls(), b.calls());

@@ -11,7 +11,7 @@ use rubicon::mock::{Answer, AutoDialect, MockProvider, Rule, Script, anthropic, 
 use rubicon::protocol::Dialect;
 use rubicon::serve::Server;
 
-use crate::harness::{Answered, Http, Recording, client, path, post, recordings, relay, request};
+use crate::harness::{Answered, Http, Recording, client, path, post, recordings, relay, request, undaunted};
 use crate::setup::Setup;
 
 /// What SPEC section 6 lets the relay do before the boundary.
@@ -82,7 +82,7 @@ async fn by_model(rows: impl IntoIterator<Item = (String, Answer)>) -> MockProvi
 /// A relay between `a` and `b` that changes provider at once instead of obeying short waits first.
 async fn between(a: &MockProvider, b: &MockProvider) -> Server {
     let setup = Setup::primary(a.base_url()).equivalent("b", b).failover("enabled = true, wait_first_ms = 0");
-    relay(&setup.text()).await
+    relay(&undaunted(&setup.text())).await
 }
 
 async fn ask(client: &reqwest::Client, relay: &Server, dialect: Dialect, stream: bool, model: &str) -> Answered {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use rubicon::clock::UnixMillis;
+use rubicon::config::settings::Settings;
 use rubicon::config::{self, Sources};
 use rubicon::mock::{MockProvider, Rule, Script};
 use rubicon::protocol::Dialect;
@@ -15,8 +16,8 @@ use rubicon::serve::Server;
 /// No single answer of a test takes longer; a hang becomes a failure with a place.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Starts a relay on a free loopback port. `env:NAME` secrets read `env`.
-pub(crate) async fn relay_with(text: &str, env: &BTreeMap<&str, &str>) -> Server {
+/// The settings of a config text. `env:NAME` secrets read `env`.
+pub(crate) fn settings_with(text: &str, env: &BTreeMap<&str, &str>) -> Settings {
     let sources = Sources {
         folder: Path::new(""),
         env: &|name| env.get(name).map(|value| (*value).to_owned()),
@@ -26,8 +27,12 @@ pub(crate) async fn relay_with(text: &str, env: &BTreeMap<&str, &str>) -> Server
     };
     let text =
         if text.contains("[server]") { text.to_owned() } else { format!("[server]\nlisten = \"127.0.0.1:0\"\n{text}") };
-    let loaded = config::parse(&text, "test.toml", &sources).unwrap_or_else(|problems| panic!("{problems:#?}\n{text}"));
-    Server::start(loaded.settings).await.expect("a relay")
+    config::parse(&text, "test.toml", &sources).unwrap_or_else(|problems| panic!("{problems:#?}\n{text}")).settings
+}
+
+/// Starts a relay on a free loopback port. `env:NAME` secrets read `env`.
+pub(crate) async fn relay_with(text: &str, env: &BTreeMap<&str, &str>) -> Server {
+    Server::start(settings_with(text, env)).await.expect("a relay")
 }
 
 /// Starts a relay without secrets.
@@ -57,6 +62,15 @@ pub(crate) fn two(a: &MockProvider, b: &MockProvider, workflow: &str) -> String 
         "[workflow.default]\nprimary = \"a\"\nequivalents = [\"b\"]\n{failover}{workflow}\n\
          [[approval]]\nworkflow = \"default\"\nroute = \"b\"\npurpose = \"failover\"\nby = \"test\"\n"
     )
+}
+
+/// The same configuration without breakers and with a shared budget that is never spent: for promises about one operation, of which
+/// hundreds fail one after another on one relay.
+pub(crate) fn undaunted(text: &str) -> String {
+    let text = text.replace("]\nprovider = ", "]\nbreaker = { failures = 0 }\nprovider = ");
+    let retry = "[server]\nretry = { min_per_second = 1000000 }\n";
+    let text = text.replace("[server]\n", retry);
+    if text.contains("[server]") { text } else { format!("{retry}listen = \"127.0.0.1:0\"\n{text}") }
 }
 
 /// The path of a dialect's streaming call.

@@ -89,7 +89,7 @@ async fn record_when(relay: &Server, id: &str, fits: impl Fn(&Value) -> bool) ->
 async fn noticed(relay: &Server, a: &MockProvider, b: &MockProvider, id: &str, what: &str) -> Value {
     let cancelled = timeout(PROMPTLY, a.wait_for(|stats| stats.disconnects == 1)).await;
     assert!(cancelled.is_ok(), "{what}: the upstream goes on: {:?}", a.stats());
-    let permit = timeout(PROMPTLY, relay.app().in_flight.acquire()).await;
+    let permit = timeout(PROMPTLY, relay.app().admission.idle()).await;
     assert!(permit.is_ok(), "{what}: the permit did not come back");
     let known = record_when(relay, id, |known| known["state"] != "running").await;
     assert_eq!((&known["state"], &known["reason"]), (&"interrupted".into(), &"client_gone".into()), "{what}");
@@ -185,7 +185,7 @@ async fn a_whole_answer_is_left() {
         drop(raw);
         if headers.is_empty() {
             timeout(PROMPTLY, a.wait_for(|stats| stats.disconnects == 1)).await.expect("cancelled");
-            drop(timeout(PROMPTLY, relay.app().in_flight.acquire()).await.expect("a permit"));
+            timeout(PROMPTLY, relay.app().admission.idle()).await.expect("a permit");
             assert_eq!((a.calls(), b.calls()), (1, 0));
         } else {
             noticed(&relay, &a, &b, "leaving", "keyed").await;
@@ -205,9 +205,8 @@ async fn who_joined_a_whole_answer_keeps_it_when_the_first_one_leaves() {
     a.wait_for(|stats| stats.calls == 1).await;
     let mut second = ask().await;
     // Both requests are in: nothing tells when the second has joined, but its permit is taken just before.
-    let all = relay.app().current().settings.server.max_in_flight;
     let both_in = async {
-        while all - relay.app().in_flight.available_permits() < 2 {
+        while relay.app().admission.in_flight() < 2 {
             sleep(Duration::from_millis(2)).await;
         }
     };
@@ -215,7 +214,7 @@ async fn who_joined_a_whole_answer_keeps_it_when_the_first_one_leaves() {
     sleep(Duration::from_millis(50)).await;
     first.reset();
     let only_one = async {
-        while all - relay.app().in_flight.available_permits() > 2 {
+        while relay.app().admission.in_flight() > 2 {
             sleep(Duration::from_millis(2)).await;
         }
     };
@@ -238,7 +237,7 @@ async fn a_wait_between_attempts_is_left() {
     record_when(&relay, "w", |known| known["attempts"][0]["class"] == "rate_limited").await;
     assert_eq!(record(&relay, "w").await["state"], "running", "it waits as it was told");
     drop(raw);
-    drop(timeout(PROMPTLY, relay.app().in_flight.acquire()).await.expect("a permit").expect("open"));
+    timeout(PROMPTLY, relay.app().admission.idle()).await.expect("a permit");
     let known = record_when(&relay, "w", |known| known["state"] != "running").await;
     assert_eq!((&known["state"], &known["reason"]), (&"interrupted".into(), &"client_gone".into()));
     assert_eq!((a.calls(), b.calls()), (1, 0));
@@ -254,7 +253,7 @@ async fn a_request_is_left_in_the_middle_of_its_body() {
         let mut raw = Raw::open(relay.address()).await;
         raw.write(&whole.as_bytes()[..whole.len() - 3]).await;
         let taken = async {
-            while relay.app().in_flight.available_permits() > 0 {
+            while relay.app().admission.in_flight() == 0 {
                 sleep(Duration::from_millis(2)).await;
             }
         };
@@ -264,7 +263,7 @@ async fn a_request_is_left_in_the_middle_of_its_body() {
         } else {
             drop(raw);
         }
-        drop(timeout(PROMPTLY, relay.app().in_flight.acquire()).await.expect("a permit").expect("open"));
+        timeout(PROMPTLY, relay.app().admission.idle()).await.expect("a permit");
     }
     assert_eq!((a.calls(), b.calls()), (0, 0));
 }

@@ -157,7 +157,7 @@ async fn ends(reader: Reader, by: By) {
     let known = app.operations.get(&id.0, &id.1).expect("known").view();
     assert_eq!(known.state.name(), state, "{what}: {known:?}");
     assert!(known.ended_at.is_some(), "{what}");
-    let back = timeout(PROMPTLY, app.in_flight.acquire_many(if goes_on { 9 } else { 10 })).await;
+    let back = timeout(PROMPTLY, app.admission.at_most(usize::from(goes_on))).await;
     assert!(back.is_ok(), "{what}: the permit did not come back");
     assert!(!goes_on || a.disconnects() == 1, "{what}: the other stream was cut");
     if let Some(shutdown) = shutdown {
@@ -199,6 +199,6 @@ async fn the_frame_of_a_cut_that_nobody_reads_holds_nothing_for_ever() {
     let _held = stuck(&relay, Reader::NoWindow).await;
     let stop = client(Http::One).delete(url(&relay, "/v1/operations/op"));
     assert_eq!(send(stop).await.status, 200);
-    let back = timeout(PROMPTLY, relay.app().in_flight.acquire()).await;
+    let back = timeout(PROMPTLY, relay.app().admission.idle()).await;
     assert!(back.is_ok(), "the permit did not come back");
 }

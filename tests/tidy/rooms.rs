@@ -28,9 +28,9 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("plan", &["clock", "config", "contract", "gate", "ids", "protocol"]),
     // Switches and journal: the gate's words, a file of its own; it knows neither requests nor configuration.
     ("control", &["clock", "gate", "ids"]),
-    ("attempt", &["classify", "clock", "config", "plan", "protocol"]),
     ("check", &["clock", "config", "ids", "plan"]),
     ("upstream", &["classify", "clock", "config", "contract", "protocol"]),
+    ("attempt", &["classify", "clock", "config", "ids", "plan", "protocol"]),
     (
         "relay",
         &[
@@ -40,7 +40,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ),
     ("telemetry", &["config"]),
     ("admin", &["clock", "config", "control", "ids", "plan", "relay"]),
-    ("serve", &["admin", "clock", "config", "relay"]),
+    ("serve", &["admin", "check", "clock", "config", "relay"]),
     ("mock", &["clock"]),
     ("demo", &["clock", "config", "mock", "serve", "wire"]),
     (

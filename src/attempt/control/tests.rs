@@ -59,8 +59,11 @@ fn route(name: &str, provider: &str) -> Arc<RouteSettings> {
 }
 
 fn plan(routes: &[(&str, &str, Role)]) -> Plan {
-    let candidates =
-        routes.iter().map(|(name, provider, role)| Candidate { route: route(name, provider), role: *role });
+    let candidates = routes.iter().map(|(name, provider, role)| Candidate {
+        route: route(name, provider),
+        role: *role,
+        last_resort: false,
+    });
     Plan { candidates: candidates.collect(), ..Plan::default() }
 }
 
@@ -107,7 +110,7 @@ impl Case {
         let mut budget = Budget::new(now, Duration::from_secs(30), envelope, 0);
         budget.begin(0.0);
         let mut tried = vec![Tried::default(); routes.len()];
-        tried[0] = Tried { attempts: 1, class: Some(class), ready_at: None };
+        tried[0] = Tried { attempts: 1, class: Some(class), ready_at: None, shut: false };
         Self {
             plan: plan(routes),
             tried,
@@ -190,7 +193,7 @@ fn model_and_contract_failures_go_to_another_provider_then_to_an_alternate() {
         let both = |later: Class| {
             Case::new(&[A, B_SAME, C, X], later).with(|case| {
                 case.tried[0].class = Some(class);
-                case.tried[2] = Tried { attempts: 1, class: Some(later), ready_at: None };
+                case.tried[2] = Tried { attempts: 1, class: Some(later), ready_at: None, shut: false };
                 case.failed = 2;
             })
         };
@@ -220,10 +223,10 @@ fn blocked_classes_stop() {
 fn the_whole_chain_is_walked_before_anybody_is_asked_twice() {
     let mut case = Case::new(&[A, B, C], Class::ProviderServerError);
     case.failed = 1;
-    case.tried[1] = Tried { attempts: 1, class: Some(Class::ProviderOverloaded), ready_at: None };
+    case.tried[1] = Tried { attempts: 1, class: Some(Class::ProviderOverloaded), ready_at: None, shut: false };
     assert_eq!(case.decide(), go(2));
     case.failed = 2;
-    case.tried[2] = Tried { attempts: 1, class: Some(Class::ModelUnavailable), ready_at: None };
+    case.tried[2] = Tried { attempts: 1, class: Some(Class::ModelUnavailable), ready_at: None, shut: false };
     case.verdict.class = Class::ModelUnavailable;
     assert_eq!(case.decide(), go(0), "the one whose model is out is not asked again, the others may be");
 }
@@ -335,4 +338,46 @@ fn an_attempt_is_cut_early_only_for_an_untried_equivalent() {
         case.now += Duration::from_millis(28_040);
     });
     assert_eq!(after_cut.decide(), go(1), "the time that was kept for the fallback is its own");
+}
+
+#[test]
+fn what_the_gate_refused_is_not_asked_again() {
+    let shut = |index: usize| move |case: &mut Case| case.tried[index].shut = true;
+    let class = Class::ProviderOverloaded;
+    assert_eq!(Case::new(&[A, B, C], class).with(shut(1)).decide(), go(2));
+    let Next::Attempt { candidate: 0, .. } = Case::new(&[A, B], class).with(shut(1)).decide() else { panic!() };
+    let both = Case::new(&[A, B], class).with(shut(0)).with(shut(1));
+    assert_eq!(both.decide(), stop(Stop::NoEligibleFallback, class));
+    // Not even for the short wait that it asked for itself.
+    let told = Case::new(&[A, B], Class::RateLimited).told(Duration::from_millis(10)).with(shut(0));
+    assert_eq!(told.decide(), go(1));
+    // Nor is an attempt cut early for its sake.
+    let case = Case::new(&[A, B], Class::TransportTransient).with(shut(1));
+    assert_eq!(cut_at(&case.plan, &case.tried, &case.needs, &case.budget, 0, case.now), case.budget.deadline);
+}
+
+#[test]
+fn who_is_asked_first() {
+    let primary = RouteId::new("a");
+    let none: &[Refusal] = &[];
+    for (routes, shut, reasons, first) in [
+        (&[A, B][..], &[][..], none, Some(0)),
+        (&[A, B, C], &[0], none, Some(1)),
+        (&[A, B, C], &[0, 1], none, Some(2)),
+        (&[A, B], &[0, 1], none, None),
+        // An alternate is for a model that is out.
+        (&[A, X], &[0], none, None),
+        (&[X], &[], &[Refusal::Tripped], None),
+        (&[X], &[], &[Refusal::Tripped, Refusal::Capacity], None),
+        (&[X], &[], &[Refusal::Killed], Some(0)),
+        (&[X], &[], &[Refusal::Tripped, Refusal::Pinned("signature")], Some(0)),
+        (&[X], &[0], &[Refusal::Killed], None),
+        (&[], &[], none, None),
+    ] {
+        let mut plan = plan(routes);
+        plan.refused.extend((!reasons.is_empty()).then(|| (primary.clone(), reasons.to_vec())));
+        let mut tried = vec![Tried::default(); routes.len()];
+        shut.iter().for_each(|index: &usize| tried[*index].shut = true);
+        assert_eq!(super::first(&plan, &tried, &primary), first, "{routes:?} {shut:?} {reasons:?}");
+    }
 }

@@ -25,7 +25,9 @@ fn four() -> (Settings, Plan) {
     let settings = settings(&text);
     let roles = [Role::Primary, Role::Equivalent, Role::Equivalent, Role::Alternate];
     let candidates = settings.routes.values().zip(roles);
-    let candidates = candidates.map(|(route, role)| Candidate { route: std::sync::Arc::clone(route), role }).collect();
+    let candidates = candidates
+        .map(|(route, role)| Candidate { route: std::sync::Arc::clone(route), role, last_resort: false })
+        .collect();
     (settings, Plan { candidates, ..Plan::default() })
 }
 
@@ -87,7 +89,7 @@ fn each_candidate_that_was_not_asked_has_its_reason() {
             alarm: false,
         };
         let mut tried = vec![Tried::default(); 4];
-        tried[0] = Tried { attempts: row.attempts, class: Some(row.class), ready_at: None };
+        tried[0] = Tried { attempts: row.attempts, class: Some(row.class), ready_at: None, shut: false };
         let needs = [0.1, 0.1, 0.3, 0.3].map(|cost| (Duration::from_millis(100), cost));
         let situation = Situation {
             plan: &plan,

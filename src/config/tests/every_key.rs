@@ -280,8 +280,6 @@ fn words_of_choices_that_are_not_built_are_refused_and_built_ones_accepted() {
             }
         }
     }
-    for (from, to) in [("kind = \"openai\"", "kind = \"gemini\"")] {
-        let problems = parsed(&BASE.replacen(from, to, 1)).expect_err(to);
-        assert_eq!(problems.iter().map(|p| p.code).collect::<Vec<_>>(), [Code::NotBuiltYet], "{to}");
-    }
+    let problems = parsed(&BASE.replacen("kind = \"openai\"", "kind = \"gemini\"", 1)).expect_err("gemini");
+    assert_eq!(problems.iter().map(|p| p.code).collect::<Vec<_>>(), [Code::NotBuiltYet]);
 }

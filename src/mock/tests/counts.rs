@@ -163,3 +163,21 @@ async fn what_cannot_be_played_does_not_start() {
     let error = MockProvider::start(Script::default().listen(first.addr())).await.expect_err("the port is taken");
     assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
 }
+
+#[tokio::test]
+async fn answers_at_once_are_counted() {
+    let answer = Answer::new().text("1").gate("g").text("2");
+    let mock = start(Script::one(answer)).await;
+    let ask = || tokio::spawn(client().post(mock.base_url()).body("{}").send());
+    let running = [ask(), ask()];
+    let stats = within(mock.wait_for(|stats| stats.at_gates == 2)).await;
+    assert_eq!((stats.answering, stats.most_answering), (2, 2));
+    mock.open_gate("g", 1);
+    within(mock.wait_for(|stats| stats.answering == 1)).await;
+    mock.reset();
+    assert_eq!((mock.stats().answering, mock.most_answering()), (1, 1), "what runs goes on");
+    mock.open_gate("g", 2);
+    within(mock.wait_for(|stats| stats.answering == 0)).await;
+    drop(running);
+    assert_eq!(mock.most_answering(), 1);
+}

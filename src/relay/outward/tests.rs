@@ -98,6 +98,7 @@ fn every_reason() {
         (Stop::DeadlineExhausted, "deadline_exhausted"),
         (Stop::AddedLatencyExhausted, "added_latency_exhausted"),
         (Stop::CostExhausted, "cost_exhausted"),
+        (Stop::RetryBudgetExhausted, "retry_budget_exhausted"),
         (Stop::SideEffectUncertain, "side_effect_uncertain"),
     ] {
         let failure = refused(&facts(&operation, None), stop, Class::ProviderOverloaded, None);

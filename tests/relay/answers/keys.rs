@@ -27,8 +27,7 @@ fn gated(answer: Answer) -> Answer {
 /// Waits until the relay has `count` requests in flight, and then until they have come as far as they can: there is no sign by
 /// which a waiter could be told from outside.
 async fn settled(relay: &Server, count: usize) {
-    let all = relay.app().current().settings.server.max_in_flight;
-    while all - relay.app().in_flight.available_permits() != count {
+    while relay.app().admission.in_flight() != count {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     tokio::time::sleep(Duration::from_millis(200)).await;

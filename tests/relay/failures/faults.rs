@@ -10,7 +10,7 @@ use serde_json::json;
 use super::{
     Then, ask, assert_interrupted, assert_recovered, assert_refused, auto, begun, between, by_model, direct, then,
 };
-use crate::harness::{Http, client, path, post, provider, relay, request};
+use crate::harness::{Http, client, path, post, provider, relay, request, undaunted};
 use crate::setup::{Setup, always, error, overloaded, refused_base};
 
 const CHAT: Dialect = Dialect::ChatCompletions;
@@ -210,7 +210,7 @@ async fn every_fault_before_the_boundary() {
             .equivalent("b", &b)
             .server("max_event_bytes = 65536")
             .failover("enabled = true, wait_first_ms = 0");
-        let relay = relay(&setup.text()).await;
+        let relay = relay(&undaunted(&setup.text())).await;
         let client = client(Http::One);
         for (name, (what, kind, _, class)) in named() {
             for stream in [true, false] {
@@ -366,9 +366,12 @@ async fn a_bad_certificate_is_hard_and_wakes_somebody() {
     let b = always(chat_text(&["from b"])).await;
     let relay = relay(&Setup::primary(base).equivalent("b", &b).text()).await;
     let log = Log::default();
-    let subscriber = tracing_subscriber::fmt().json().with_writer(log.clone()).finish();
+    let subscriber = || tracing_subscriber::fmt().json().with_writer(log.clone()).finish();
+    // While there is one subscriber only, another test's thread that is the first to come by a log line has that line switched off
+    // for everybody; with two, each line is asked of both.
+    let _second = tracing::Dispatch::new(subscriber());
     let answered = {
-        let _guard = tracing::subscriber::set_default(subscriber);
+        let _guard = tracing::subscriber::set_default(subscriber());
         post(&client(Http::One), &relay, path(CHAT), request(CHAT, true)).await
     };
     assert_refused(&answered, Class::Unclassified, 1, "self-signed");
