@@ -54,7 +54,7 @@ impl Asked {
         let operator = parts.extensions.get::<Operator>().cloned();
         // The guard puts it there.
         let operator = operator.ok_or_else(|| Problem::new(401, "missing_token", "No operator."))?;
-        let body = read_body(body, BODY_BYTES_MAX, parts.extensions.get()).await?;
+        let body = read_body(body, parts.extensions.get(), BODY_BYTES_MAX).await?;
         let precondition = precondition(&parts.headers, stop)?;
         let said: Said = serde_json::from_slice(&body).map_err(|error| {
             let message = format!("The body must be a JSON object with a \"reason\": {error}.");
@@ -92,7 +92,7 @@ impl Asked {
 }
 
 /// The whole body, of at most `max` bytes.
-pub(super) async fn read_body(body: Body, max: usize, transport: Option<&Transport>) -> Result<bytes::Bytes, Problem> {
+pub(super) async fn read_body(body: Body, transport: Option<&Transport>, max: usize) -> Result<bytes::Bytes, Problem> {
     match timeout(BODY_MAX, Limited::new(body, max).collect()).await {
         Err(_) => Err(Problem::new(408, "request_timeout", "The request body stopped coming.")),
         Ok(Err(error)) if error.is::<LengthLimitError>() => {

@@ -1,8 +1,6 @@
-//! `GET /admin/v1/explain?workflow=&dialect=&header=`: which routes the living process would ask, in what order, and why not the others.
-//!
-//! The request that is asked about is the body of the `GET` (it may be as long as on the data plane), or `request=` in the query;
-//! without one, the smallest request of the dialect. `header` holds request headers, `Name: value`, one a line. The answer is
-//! [`plan::explain`](crate::plan::explain)'s, as `rubicon explain` prints it offline.
+//! `GET /admin/v1/explain?workflow=&dialect=&header=`: which routes this process would ask for a request, in what order, and why not
+//! the others, in the words of `rubicon explain`. The request, if it is to be a certain one, is the body (with `POST` for clients that
+//! send none with `GET`; neither changes anything). What it holds is never shown.
 
 use std::sync::Arc;
 
@@ -20,22 +18,22 @@ use super::answer::{Problem, json};
 use super::change::read_body;
 use super::query::Query;
 
-/// The plan of a workflow at this moment.
+/// The plan for a request at this moment.
 pub(super) async fn explain(State(app): State<Arc<App>>, request: Request<Body>) -> Answer {
+    let query = Query::read_with(request.uri(), &["workflow", "dialect", "request"], &["header"])?;
     let (parts, body) = request.into_parts();
-    let query = Query::read(&parts.uri, &["workflow", "dialect", "header", "request"])?;
     let max = app.current().settings.server.max_body_bytes;
-    let body = read_body(body, max, parts.extensions.get()).await?;
-    let text = |name| query.get(name).map(str::to_owned);
+    let body = read_body(body, parts.extensions.get(), max).await?;
     let ask = Ask {
-        workflow: text("workflow"),
-        dialect: text("dialect"),
-        headers: query.get("header").unwrap_or_default().lines().map(str::to_owned).collect(),
-        request: if body.is_empty() { text("request").map(Bytes::from) } else { Some(body) },
+        workflow: query.get("workflow").map(str::to_owned),
+        dialect: query.get("dialect").map(str::to_owned),
+        headers: query.all("header").flat_map(str::lines).map(str::to_owned).collect(),
+        request: if body.is_empty() {
+            query.get("request").map(|text| Bytes::from(text.to_owned()))
+        } else {
+            Some(body)
+        },
     };
-    let explanation = explained(&app, &ask).map_err(|error| match error.code {
-        "unknown_workflow" => Problem::new(404, "workflow_not_found", error.message),
-        code => Problem::new(400, code, error.message),
-    })?;
-    Ok(json(&explanation))
+    let explanation = explained(&app, &ask);
+    explanation.map(|explanation| json(&explanation)).map_err(|error| Problem::new(400, error.code, error.message))
 }

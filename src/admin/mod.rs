@@ -43,7 +43,7 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/admin/v1/journal", get(journal::entries))
         .route("/admin/v1/journal/head", get(journal::head))
         .route("/admin/v1/journal/verify", get(journal::verify))
-        .route("/admin/v1/explain", get(explain::explain))
+        .route("/admin/v1/explain", get(explain::explain).post(explain::explain))
         .route("/admin/v1/config", get(system::config))
         .route_layer(from_fn_with_state(guard(OperatorRole::Viewer), auth::guard));
     let operator = Router::new()

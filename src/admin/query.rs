@@ -15,17 +15,24 @@ pub(super) struct Query(Vec<(String, String)>);
 impl Query {
     /// Reads it; `known` are the names that mean something.
     pub(super) fn read(uri: &http::Uri, known: &[&str]) -> Result<Self, Problem> {
+        Self::read_with(uri, known, &[])
+    }
+
+    /// The same with names that may stand in it several times.
+    pub(super) fn read_with(uri: &http::Uri, known: &[&str], repeatable: &[&str]) -> Result<Self, Problem> {
         let mut pairs: Vec<(String, String)> = Vec::new();
         for pair in uri.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let (Some(name), Some(value)) = (decoded(name), decoded(value)) else {
                 return Err(Problem::new(400, "invalid_query", "The query string is not percent-encoded UTF-8."));
             };
-            if !known.contains(&name.as_str()) {
+            let repeats = repeatable.contains(&name.as_str());
+            if !repeats && !known.contains(&name.as_str()) {
+                let known = [known, repeatable].concat();
                 let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
                 return Err(Problem::new(400, "invalid_query", format!("Known query parameters here: {known}.")));
             }
-            if pairs.iter().any(|(before, _)| *before == name) {
+            if !repeats && pairs.iter().any(|(before, _)| *before == name) {
                 return Err(Problem::new(400, "invalid_query", format!("`{name}` stands in the query twice.")));
             }
             pairs.push((name, value));
@@ -36,6 +43,11 @@ impl Query {
     /// A value; an empty one counts as absent.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(known, value)| known == name && !value.is_empty()).map(|(_, value)| value.as_str())
+    }
+
+    /// All values of a name that may be repeated.
+    pub(super) fn all<'q>(&'q self, name: &'q str) -> impl Iterator<Item = &'q str> {
+        self.0.iter().filter(move |(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
     /// A number.

@@ -35,7 +35,7 @@ async fn every_path_asks_for_a_token_and_a_role() {
         (Method::GET, "/admin/v1/journal/head", reads),
         (Method::GET, "/admin/v1/journal/verify", reads),
         (Method::GET, "/admin/v1/config", reads),
-        (Method::GET, "/admin/v1/explain", reads),
+        (Method::GET, "/admin/v1/explain?workflow=default", reads),
         (Method::GET, "/metrics", reads),
         (Method::GET, "/healthz", [200; 5]),
         (Method::GET, "/admin/v1/nothing", [404; 5]),
@@ -43,7 +43,8 @@ async fn every_path_asks_for_a_token_and_a_role() {
     ];
     for (method, path, expected) in rows {
         for (who, status) in EVERYBODY.into_iter().zip(expected) {
-            let asked = request(&base, method.clone(), path, who).body("{\"reason\":\"x\"}");
+            let asked = request(&base, method.clone(), path, who);
+            let asked = if method == Method::POST { asked.body("{\"reason\":\"x\"}") } else { asked };
             let answered = send(asked).await;
             assert_eq!(answered.status, status, "{method} {path} as {who:?}: {}", answered.text());
             assert_eq!(answered.header("cache-control"), "no-store", "{path}");
@@ -343,4 +344,33 @@ async fn it_answers_until_the_last_stream_of_a_shutdown_has_ended() {
     a.open_gate("go", 1);
     assert!(stream.await.expect("no panic").clean);
     shutdown.await.expect("an end");
+}
+
+#[tokio::test]
+async fn what_the_living_process_would_do_is_explained() {
+    let b = always(chat_whole_text("x")).await;
+    let relay = with_operators(Setup::primary(NOWHERE).equivalent("b", &b)).await;
+    let base = admin(&relay);
+    let explain = async |query: &str| get(&base, &format!("/admin/v1/explain{query}"), Who::Viewer).await;
+    let open = explain("?workflow=default").await.json();
+    let routes = |json: &Value, list: &str| -> Vec<String> {
+        json[list].as_array().expect("a list").iter().map(|one| one["route"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!((routes(&open, "candidates"), routes(&open, "refused")), (vec!["a".to_owned(), "b".to_owned()], vec![]));
+    change(&base, "/admin/v1/routes/a/kill", Who::Operator, "*", json!({ "reason": "x" })).await;
+    let killed = explain("").await.json();
+    assert_eq!(routes(&killed, "candidates"), ["b"]);
+    assert_eq!((&killed["refused"][0]["route"], &killed["refused"][0]["why"]), (&json!("a"), &json!("killed")));
+    // A request of one's own: what it uses counts, what it says is not shown.
+    let body = r#"{"model":"m","messages":[{"role":"user","content":"my secret"}],"response_format":{"type":"json_schema","json_schema":{"name":"x","schema":{}}}}"#;
+    for method in [Method::GET, Method::POST] {
+        let asked =
+            request(&base, method, "/admin/v1/explain?header=rubicon-workflow:%20default", Who::Viewer).body(body);
+        let answered = send(asked).await;
+        assert_eq!(answered.json()["refused"][1]["why"], "capability:json_schema", "{}", answered.text());
+        assert!(!answered.text().contains("my secret"));
+    }
+    assert_eq!(explain("?workflow=none").await.status, 400);
+    assert_eq!(told(&explain("?wrkflow=default").await), (400, "invalid_query".to_owned()));
+    assert_eq!(b.calls(), 0, "nobody is called");
 }

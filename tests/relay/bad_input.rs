@@ -17,7 +17,7 @@ use crate::raw::{Raw, message};
 
 const CHAT: Dialect = Dialect::ChatCompletions;
 const ANTHROPIC: Dialect = Dialect::AnthropicMessages;
-const DIALECTS: [Dialect; 2] = [CHAT, ANTHROPIC];
+const DIALECTS: [Dialect; 3] = Dialect::ALL;
 
 /// Two workflows, three clients: one for both workflows, one for the second, one for none.
 async fn keyed(stub: &MockProvider) -> Server {
@@ -28,7 +28,7 @@ async fn keyed(stub: &MockProvider) -> Server {
          [[client]]\nname = \"second\"\nkeys = [\"env:SECOND\"]\nworkflows = [\"two\"]\n\
          [[client]]\nname = \"none\"\nkeys = [\"env:NONE\"]\n\
          [provider.a]\nkind = \"openai-compatible\"\nbase_url = \"{base}/v1\"\n[route.a]\nprovider = \"a\"\n\
-         dialects = [\"chat-completions\", \"anthropic-messages\"]\n\
+         dialects = [\"chat-completions\", \"anthropic-messages\", \"responses\"]\n\
          [workflow.one]\nmodels = [\"m\"]\nprimary = \"a\"\n[workflow.two]\nmodels = [\"m2\"]\nprimary = \"a\"\n"
     );
     relay_with(&text, &BTreeMap::from([("BOTH", "key-both"), ("SECOND", "key-second"), ("NONE", "key-none")])).await

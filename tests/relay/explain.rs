@@ -104,7 +104,7 @@ async fn a_tripped_breaker_shows_in_the_living_one() {
 async fn what_cannot_be_explained() {
     let relay = with_operators(setup().await.0).await;
     for (query, status, code) in [
-        ("workflow=nowhere", 404, "workflow_not_found"),
+        ("workflow=nowhere", 400, "unknown_workflow"),
         ("dialect=morse", 400, "unknown_dialect"),
         ("header=no-colon", 400, "invalid_header"),
         ("request=%5B%5D", 400, "invalid_json"),

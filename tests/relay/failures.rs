@@ -125,7 +125,7 @@ fn assert_refused(answered: &Answered, class: Class, attempts: u64, what: &str) 
 #[tokio::test]
 async fn every_recorded_error_before_the_boundary() {
     let errors = recorded_errors();
-    for dialect in [Dialect::ChatCompletions, Dialect::AnthropicMessages] {
+    for dialect in Dialect::ALL {
         let rows = || errors.iter().map(|(recording, _)| recording);
         let a = by_model(rows().map(|r| (r.name.clone(), Answer::new().recording(&r.path)))).await;
         let b = by_model(rows().map(|r| (r.name.clone(), auto(dialect)))).await;

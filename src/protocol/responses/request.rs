@@ -217,7 +217,8 @@ impl Found {
         let is_picture = kind == "image_generation_call";
         walk(item, |path, leaf| {
             let name = path.iter().rev().find(|step| **step != ELEMENT).copied().unwrap_or_default();
-            if !(NO_TEXT.contains(&name) || is_picture && name == "result") {
+            let is_label = NO_TEXT.contains(&name) || (is_picture && name == "result");
+            if !is_label {
                 self.text(leaf);
             }
             // Of a message, and of what a function or the computer gave back; an object instead of an array is one part.
