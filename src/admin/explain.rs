@@ -34,6 +34,6 @@ pub(super) async fn explain(State(app): State<Arc<App>>, request: Request<Body>)
             Some(body)
         },
     };
-    let explanation = explained(&app, &app.board, &ask);
+    let explanation = explained(&app, &ask);
     explanation.map(|explanation| json(&explanation)).map_err(|error| Problem::new(400, error.code, error.message))
 }

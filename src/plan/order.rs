@@ -136,7 +136,7 @@ impl Asker<'_> {
                 Some(Closed::Tripped { until }) => {
                     seat.reasons.push(Refusal::Tripped);
                     ready_at = Some(ready_at.map_or(until, |earliest| earliest.min(until)));
-                } // Nowhere else to go.
+                }
             }
         }
         let is_main = |seat: &&Seat| seat.role != Role::Alternate;

@@ -3,7 +3,6 @@
 
 use crate::attempt::cost;
 use crate::clock::{Instant, UnixMillis};
-use crate::gate::Gate;
 use crate::plan::World;
 use crate::plan::explain::{Ask, AskError, Explanation, explain as explained};
 
@@ -13,11 +12,11 @@ use super::app::{App, random_u64};
 ///
 /// # Errors
 /// When workflow, dialect, headers or request cannot be read.
-pub fn explain(app: &App, gate: &dyn Gate, ask: &Ask) -> Result<Explanation, AskError> {
+pub fn explain(app: &App, ask: &Ask) -> Result<Explanation, AskError> {
     let current = app.current();
     let world = World {
         approvals: &current.settings.approvals,
-        gate,
+        gate: &app.board,
         now: UnixMillis::now(),
         at: Instant::now(),
         draw: random_u64(),

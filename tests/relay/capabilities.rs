@@ -218,7 +218,7 @@ fn needs(dialect: Dialect, row: &Row) -> Vec<String> {
 
 async fn hold(dialect: Dialect, auto: AutoDialect, rows: &[Row]) {
     let (a, b) = (always(overloaded()).await, always(Answer::auto(auto, &["from ", "b"])).await);
-    let mut text = String::from("[server]\nlisten = \"127.0.0.1:0\"\n");
+    let mut text = String::from("[server]\nlisten = \"127.0.0.1:0\"\nretry = { share = 1.0, min_per_second = 1000 }\n");
     for (name, base) in [("a", a.base_url()), ("b", b.base_url())] {
         text += &format!("[provider.{name}]\nkind = \"openai-compatible\"\nbase_url = \"{base}/v1\"\n");
     }

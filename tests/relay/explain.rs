@@ -3,13 +3,14 @@
 
 use http::Method;
 use rubicon::mock::{MockProvider, chat_whole_text};
+use rubicon::protocol::Dialect;
 use rubicon::serve::Server;
 use serde_json::{Value, json};
 
 use crate::child::{code, file, printed, run};
-use crate::harness::send;
+use crate::harness::{Http, client, post, send};
 use crate::operators::{ENV, OPERATORS, Who, admin, change, get, request, with_operators};
-use crate::setup::{Setup, always};
+use crate::setup::{Setup, always, overloaded};
 
 const TOOLS: &str =
     r#"{"model":"m","messages":[{"role":"user","content":"hi"}],"response_format":{"type":"json_object"}}"#;
@@ -85,10 +86,25 @@ async fn what_is_closed_shows_in_the_living_one() {
 }
 
 #[tokio::test]
+async fn a_tripped_breaker_shows_in_the_living_one() {
+    let (a, b) = (always(overloaded()).await, always(chat_whole_text("from b")).await);
+    let setup = Setup::primary(a.base_url()).with_route("breaker = { failures = 2, cooldown_ms = 600000 }");
+    let relay = with_operators(setup.equivalent("b", &b)).await;
+    for _ in 0..2 {
+        let body = crate::harness::request(Dialect::ChatCompletions, false);
+        let answered = post(&client(Http::One), &relay, "/v1/chat/completions", body).await;
+        assert_eq!(answered.status, 200, "{}", answered.text());
+    }
+    let plan = living(&relay, "", "").await;
+    assert_eq!(plan["candidates"][0]["route"], "b", "{plan}");
+    assert_eq!((&plan["refused"][0]["route"], &plan["refused"][0]["why"]), (&json!("a"), &json!("tripped")));
+}
+
+#[tokio::test]
 async fn what_cannot_be_explained() {
     let relay = with_operators(setup().await.0).await;
     for (query, status, code) in [
-        ("workflow=nowhere", 404, "workflow_not_found"),
+        ("workflow=nowhere", 400, "unknown_workflow"),
         ("dialect=morse", 400, "unknown_dialect"),
         ("header=no-colon", 400, "invalid_header"),
         ("request=%5B%5D", 400, "invalid_json"),

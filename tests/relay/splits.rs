@@ -15,7 +15,7 @@ const CHAT: Dialect = Dialect::ChatCompletions;
 const REQUESTS: usize = 40;
 
 fn config(a: &MockProvider, b: &MockProvider, purposes: &[&str], failover: &str) -> String {
-    let mut text = String::from("[server]\nlisten = \"127.0.0.1:0\"\n");
+    let mut text = String::from("[server]\nlisten = \"127.0.0.1:0\"\nretry = { share = 1.0, min_per_second = 1000 }\n");
     for (name, at) in [("a", a), ("b", b)] {
         text += &format!(
             "[provider.{name}]\nkind = \"openai-compatible\"\nbase_url = \"{}/v1\"\n[route.{name}]\nprovider = \"{name}\"\n\
