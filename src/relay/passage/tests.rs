@@ -105,7 +105,7 @@ async fn what_no_route_takes_is_shed_at_once() {
     let (tripped, killed, capacity, failover) = ("tripped", "killed", "capacity", "failover_limit");
     for (why_a, why_b, status) in [
         (killed, killed, 503),
-        (tripped, killed, 503),
+        // Not here: tripped and killed. The tripped one has nowhere else to go, so it is asked (`plan::order`).
         (tripped, failover, 503),
         (capacity, tripped, 503),
         (capacity, failover, 429),
