@@ -13,7 +13,7 @@ use crate::config::testing::{TODAY, settings};
 use crate::contract::headers::Asked;
 use crate::gate::{Switch, Switches};
 use crate::ids::{OperationId, RouteId};
-use crate::plan::{World, plan};
+use crate::plan::{NobodyKnown, World, plan};
 use crate::protocol::Dialect;
 use crate::relay::app::App;
 use crate::relay::emit::{Driven, Head, Out};
@@ -48,7 +48,14 @@ fn driven(app: &Arc<App>) -> Driven {
     let now = Instant::now();
     let id = OperationId::from_random(7);
     let operation = register(app, &caller, &workflow, &contract, id, None, now);
-    let world = World { approvals: &current.settings.approvals, gate: &app.board, now: TODAY, at: now, draw: 0 };
+    let world = World {
+        approvals: &current.settings.approvals,
+        gate: &app.board,
+        now: TODAY,
+        at: now,
+        draw: 0,
+        issuers: &NobodyKnown,
+    };
     let plan = plan(&workflow, &contract, &world);
     let job = Job {
         app: Arc::clone(app),
