@@ -7,7 +7,6 @@
 
 use std::time::Duration;
 
-use crate::attempt::control::is_momentary;
 use crate::attempt::{backoff, cost};
 use crate::clock::Instant;
 use crate::contract::{Contract, Endpoint};
@@ -211,7 +210,7 @@ fn spread(wait: Duration, random: u64) -> Duration {
 }
 
 fn is_closed_for_now(reasons: &[Refusal]) -> bool {
-    !reasons.is_empty() && reasons.iter().all(is_momentary)
+    !reasons.is_empty() && reasons.iter().all(Refusal::is_by_gate)
 }
 
 fn total(usage: &Usage) -> Option<u64> {
