@@ -5,12 +5,13 @@
 //! byte, or an error of the relay's in the caller's dialect: a rejection of the request keeps the provider's status and words,
 //! every other failure is `exhausted_status`, as everywhere (SPEC section 7). No recovery, no boundary, no operation: ids in such paths are one
 //! account's. The request's body is held (`max_body_bytes`), the answer's never: a piece is read when the client has taken the one
-//! before. What breaks off is cut, never ended cleanly.
+//! before. What breaks off is cut, never ended cleanly; nor is an event stream of responses that lacks its own end ([`watched`]).
 //!
 //! No caller chooses a host: scheme, authority and the path's beginning are the provider's, and a segment that a server might take
 //! for a step upwards is refused.
 
 mod reading;
+mod watched;
 
 use std::sync::Arc;
 
@@ -33,6 +34,7 @@ use crate::contract::headers;
 use crate::gate::{Asking, Closed, Pass};
 use crate::ids::OperationId;
 use crate::protocol::Dialect;
+use crate::protocol::signal::Place;
 use crate::telemetry::events::{AlarmKind, Call};
 use crate::upstream::{self, request, token};
 
@@ -50,6 +52,7 @@ use super::told::Told;
 use super::transport::{InRequest, Transport};
 pub(super) use reading::foreground;
 use reading::{RESPONSES, is_of, is_plain, model_of, own_model, routed};
+use watched::{Standing, Watched};
 
 /// Headers of an answer that come down besides the provider's request id: what its bytes are.
 const DOWN: [HeaderName; 4] = [CONTENT_TYPE, CONTENT_LENGTH, CONTENT_ENCODING, CONTENT_DISPOSITION];
@@ -335,11 +338,17 @@ fn answer(
             transport.hide_close(&passing.parts.headers);
         }
     }
-    let idle = route.timeouts.idle;
+    let server = &passing.current.settings.server;
+    let watched = Watched::of(passing.parts.uri.path(), &head.headers, server.max_event_bytes);
+    if watched.is_some() {
+        // A frame may follow what the provider counted.
+        headers.remove(CONTENT_LENGTH);
+    }
+    let (idle, exhausted_status) = (route.timeouts.idle, server.exhausted_status);
     let limits = Limits { stop: stop.clone(), until: None };
     let driven = Driven::new(|emitter| async move {
         let _held = pass;
-        pump(body, emitter, idle, stop).await;
+        pump(body, emitter, idle, stop, (watched, exhausted_status)).await;
     });
     let (body, watch) = ClientBody::new(driven, passing.transport, passing.permit, passing.in_request, limits);
     app.tasks.spawn(watch);
@@ -350,19 +359,50 @@ fn answer(
     response
 }
 
-/// Piece after piece, the next when the last was taken; `idle_ms` without one, a break and the end of a shutdown's grace cut it.
-async fn pump(mut body: Incoming, emitter: Emitter, idle: std::time::Duration, stop: CancellationToken) {
-    loop {
+/// Piece after piece, the next when the last was taken; `idle_ms` without one, a break and the end of a shutdown's grace cut it, and so
+/// does an end that is none in the dialect.
+async fn pump(
+    mut body: Incoming,
+    emitter: Emitter,
+    idle: std::time::Duration,
+    stop: CancellationToken,
+    (mut watched, exhausted_status): (Option<Watched>, u16),
+) {
+    let what = loop {
         let next = tokio::select! {
             biased;
-            () = stop.cancelled() => break,
+            () = stop.cancelled() => break "the relay is shutting down",
             next = timeout(idle, next_chunk(&mut body)) => next,
         };
         match next {
-            Ok(None) => return,
-            Ok(Some(Ok(data))) => emitter.emit(Out::Data(data)).await,
-            Ok(Some(Err(_))) | Err(_) => break,
+            Ok(None) => match watched.as_ref().map(Watched::standing) {
+                None | Some(Standing::Ended) => return,
+                Some(_) => break "the provider ended its stream without its end marker",
+            },
+            Ok(Some(Ok(data))) => {
+                if let Some(watched) = &mut watched {
+                    watched.see(&data);
+                }
+                emitter.emit(Out::Data(data)).await;
+            }
+            Ok(Some(Err(_))) => break "the provider's connection broke",
+            Err(_) => break "the provider sent nothing for too long",
         }
-    }
-    emitter.emit(Out::Abort(Bytes::new())).await;
+    };
+    let frame = match watched.as_ref().map(Watched::standing) {
+        Some(Standing::Open(after, place)) => last_frame(after, &place, what, exhausted_status),
+        _ => Bytes::new(),
+    };
+    emitter.emit(Out::Abort(frame)).await;
+}
+
+/// The frame of a stream of responses that was cut. The response itself may go on at the provider: it is asked for by its id.
+fn last_frame(after: u64, place: &Place, what: &str, exhausted_status: u16) -> Bytes {
+    let nobody = OperationId::new("");
+    let facts = Facts { operation: &nobody, attempts: 1, exhausted_status, plan: None, left_out: &[] };
+    let interruption = outward::Interruption { after, acted: false, what, verdict: None };
+    let mut failure = outward::interrupted(&facts, &interruption);
+    failure.rubicon.operation_id = None;
+    failure.rubicon.actions = Some(vec!["resume"]);
+    Dialect::Responses.error_frame(&failure, place)
 }
