@@ -216,12 +216,7 @@ pub struct Reason {
 ///
 /// # Errors
 /// When workflow, dialect, headers or request cannot be read.
-pub fn explain(
-    settings: &Settings,
-    ask: &Ask,
-    world: &World<'_>,
-    judges: Judges<'_>,
-) -> Result<Explanation, AskError> {
+pub fn explain(settings: &Settings, ask: &Ask, world: &World<'_>, judges: Judges<'_>) -> Result<Explanation, AskError> {
     let (workflow, contract) = ask.read(settings)?;
     let plan = plan(workflow, &contract, world);
     let rejected = rejected(workflow, &contract);
@@ -419,7 +414,12 @@ fn purposes(
         now: world.now,
         failover_off: false,
     };
-    roles.iter().map(standing).filter(|one| approval(one).as_ref() == Some(why)).map(|one| one.purpose().name()).collect()
+    roles
+        .iter()
+        .map(standing)
+        .filter(|one| approval(one).as_ref() == Some(why))
+        .map(|one| one.purpose().name())
+        .collect()
 }
 
 #[cfg(test)]

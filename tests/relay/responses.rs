@@ -377,7 +377,9 @@ async fn pinned_state_stays() {
 #[tokio::test]
 async fn a_failed_answer_that_tells_of_a_tool_that_may_act_is_never_repeated() {
     let failed = |output: &str, code: &str| {
-        format!(r#"{{"id":"resp_1","object":"response","status":"failed","error":{{"code":"{code}","message":"m"}},"output":[{output}]}}"#)
+        format!(
+            r#"{{"id":"resp_1","object":"response","status":"failed","error":{{"code":"{code}","message":"m"}},"output":[{output}]}}"#
+        )
     };
     let pay = r#"{"type":"mcp_call","id":"i","name":"pay","output":"paid"}"#;
     let search = r#"{"type":"web_search_call","id":"i","status":"completed"}"#;
@@ -385,14 +387,10 @@ async fn a_failed_answer_that_tells_of_a_tool_that_may_act_is_never_repeated() {
         [(pay, "server_error", true), (pay, "invalid_prompt", true), (search, "server_error", false)]
     {
         let response = failed(output, code);
-        let told = [responses::created(0), responses::event("response.failed", 1, &format!(",\"response\":{response}"))];
+        let told =
+            [responses::created(0), responses::event("response.failed", 1, &format!(",\"response\":{response}"))];
         let json = |status: u16| Answer::json(status, serde_json::from_str(&response).expect("JSON"));
-        for (streamed, answer) in [
-            (true, played(&told)),
-            (true, json(200)),
-            (false, json(200)),
-            (false, json(500)),
-        ] {
+        for (streamed, answer) in [(true, played(&told)), (true, json(200)), (false, json(200)), (false, json(500))] {
             let second = if streamed { responses_text(&["b"]) } else { responses_whole_text("b") };
             let (a, b) = (always(answer).await, provider(Rule::new("b").answer(second)).await);
             let relay = relay(&two(&a, &b, "")).await;
@@ -404,7 +402,12 @@ async fn a_failed_answer_that_tells_of_a_tool_that_may_act_is_never_repeated() {
                 let known = record(&relay, &got).await;
                 assert_eq!(known["unresolved_executions"], 1, "{known}");
             } else {
-                assert_eq!((got.status, got.header("rubicon-recovery")), (200, "equivalent_failover"), "{}", got.text());
+                assert_eq!(
+                    (got.status, got.header("rubicon-recovery")),
+                    (200, "equivalent_failover"),
+                    "{}",
+                    got.text()
+                );
             }
             assert_eq!((a.calls(), b.calls()), (1, u64::from(!acted)), "{output} {code} {streamed}");
         }

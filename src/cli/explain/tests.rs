@@ -83,7 +83,10 @@ fn what_cannot_be_explained_exits_with_1() {
 #[test]
 fn what_would_be_refused_before_any_call_exits_with_1() {
     let dear = CONFIG
-        .replace("provider = \"p\"\n[route.spare]", "provider = \"p\"\nprice = { input = 1.0, output = 1000.0 }\n[route.spare]")
+        .replace(
+            "provider = \"p\"\n[route.spare]",
+            "provider = \"p\"\nprice = { input = 1.0, output = 1000.0 }\n[route.spare]",
+        )
         .replace("[workflow.w]\n", "[workflow.w]\nenvelope = { max_cost_usd = 0.01 }\n");
     for (config, line, reason, called) in [
         (CONFIG, "-H rubicon-attempts-used:1", "", true),
@@ -98,16 +101,22 @@ fn what_would_be_refused_before_any_call_exits_with_1() {
         assert_eq!(out.contains(&said), !called, "{out}");
         let (_, json, _) = explained(config, &format!("--json {line}"), "");
         let value: serde_json::Value = serde_json::from_str(&json).unwrap();
-        assert_eq!((&value["eligible"], value["no_call"]["reason"].as_str().unwrap_or_default()), (&called.into(), reason));
-        let dear = value["refused"].as_array().unwrap().iter().any(|one| one["route"] == "main" && one["why"] == "cost");
+        assert_eq!(
+            (&value["eligible"], value["no_call"]["reason"].as_str().unwrap_or_default()),
+            (&called.into(), reason)
+        );
+        let dear =
+            value["refused"].as_array().unwrap().iter().any(|one| one["route"] == "main" && one["why"] == "cost");
         assert_eq!(dear, reason == "cost_exhausted", "{value}");
     }
 }
 
 #[test]
 fn a_member_of_a_split_is_told_which_approval_it_lacks() {
-    let split = CONFIG
-        .replace("primary = \"main\"\nequivalents = [\"spare\"]", "primary = [{ route = \"main\", weight = 1 }, { route = \"spare\", weight = 1 }]");
+    let split = CONFIG.replace(
+        "primary = \"main\"\nequivalents = [\"spare\"]",
+        "primary = [{ route = \"main\", weight = 1 }, { route = \"spare\", weight = 1 }]",
+    );
     for (purpose, told) in [
         ("failover", "approval_missing (purpose = \"planned\")"),
         ("planned", "Here: purpose = \"failover\"."),

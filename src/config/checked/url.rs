@@ -91,7 +91,9 @@ pub(super) fn is_vendors_own(uri: &http::Uri) -> bool {
     let host = uri.host().unwrap_or_default().trim_end_matches('.').to_ascii_lowercase();
     let bedrock = |part: &str| part.starts_with("bedrock-");
     let amazon = [".amazonaws.com", ".amazonaws.com.cn", ".api.aws"].iter().any(|end| host.ends_with(end));
-    HOSTS.contains(&host.as_str()) || BELOW.iter().any(|end| host.ends_with(end)) || (amazon && host.split('.').any(bedrock))
+    HOSTS.contains(&host.as_str())
+        || BELOW.iter().any(|end| host.ends_with(end))
+        || (amazon && host.split('.').any(bedrock))
 }
 
 #[cfg(test)]

@@ -48,8 +48,9 @@ fn explained(ask: &Ask) -> Result<Explanation, AskError> {
         draw: 0,
         issuers: &NobodyKnown,
     };
-    let figures =
-        |route: &RouteSettings, _: &Contract| (Duration::from_millis(2000), if route.price.is_some() { 0.5 } else { 0.0 });
+    let figures = |route: &RouteSettings, _: &Contract| {
+        (Duration::from_millis(2000), if route.price.is_some() { 0.5 } else { 0.0 })
+    };
     let no_call = |_: &Plan, _: &WorkflowSettings, contract: &Contract, _: &[(Duration, f64)]| {
         let reason = "attempts_exhausted";
         (contract.attempts_used >= contract.envelope.max_attempts).then(|| NoCall { reason, refused: Vec::new() })

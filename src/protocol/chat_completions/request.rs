@@ -326,7 +326,10 @@ mod tests {
     #[test]
     fn a_history_with_calls_uses_tools() {
         for (messages, tools) in [
-            (r#"[{"role":"assistant","content":null,"tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{}"}}]}]"#, true),
+            (
+                r#"[{"role":"assistant","content":null,"tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{}"}}]}]"#,
+                true,
+            ),
             (r#"[{"role":"tool","tool_call_id":"c","content":"4"}]"#, true),
             (r#"[{"Role":"Tool","content":"4"}]"#, true),
             (r#"[{"role":"assistant","function_call":{"name":"f","arguments":""}}]"#, true),

@@ -65,7 +65,12 @@ fn faults() {
         ("", r#"{"error":{"code":"c","message":"m"}}"#, Some("c"), Some("m")),
         ("", r#"{"type":"response.in_progress","error":{"code":"c"}}"#, Some("c"), None),
         ("response.failed", r#"{"response":{"error":{"code":"c","message":"m"}}}"#, Some("c"), Some("m")),
-        ("", r#"{"type":"response.cancelled","response":{"status":"cancelled","error":null}}"#, Some("cancelled"), None),
+        (
+            "",
+            r#"{"type":"response.cancelled","response":{"status":"cancelled","error":null}}"#,
+            Some("cancelled"),
+            None,
+        ),
         ("response.cancelled", r#"{"response":{"status":"cancelled"}}"#, Some("cancelled"), None),
         ("", r#"{"detail":"no such model"}"#, None, Some("no such model")),
         (
@@ -169,7 +174,10 @@ fn what_a_failed_response_tells_of_has_acted() {
     let acted = Show::Effect { may_act: true };
     for (output, show) in [
         ("", Show::Preamble),
-        (r#"{"type":"message","content":[{"type":"output_text","text":"x"}]},{"type":"web_search_call"}"#, Show::Preamble),
+        (
+            r#"{"type":"message","content":[{"type":"output_text","text":"x"}]},{"type":"web_search_call"}"#,
+            Show::Preamble,
+        ),
         (r#"{"type":"reasoning","summary":[]},{"type":"mcp_call","name":"pay"}"#, acted),
         (r#"{"type":"shell_call"}"#, acted),
         (r#"{"type":"robot_arm_call"}"#, acted),
@@ -180,7 +188,8 @@ fn what_a_failed_response_tells_of_has_acted() {
             ("response.cancelled", "null"),
             ("response.completed", r#"{"code":"server_error","message":"m"}"#),
         ] {
-            let data = format!(r#"{{"type":"{event}","response":{{"status":"failed","error":{error},"output":[{output}]}}}}"#);
+            let data =
+                format!(r#"{{"type":"{event}","response":{{"status":"failed","error":{error},"output":[{output}]}}}}"#);
             let reading = Reader::new().read(b"", data.as_bytes());
             assert_eq!((reading.show, reading.fault.is_some(), reading.terminal), (show, true, false), "{data}");
         }
