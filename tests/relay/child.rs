@@ -146,6 +146,7 @@ pub(crate) struct Serving {
 }
 
 /// Resident memory now and at its highest, bytes.
+#[allow(dead_code, reason = "tests/load weighs it")]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Memory {
     pub(crate) now: u64,
@@ -195,6 +196,7 @@ impl Serving {
         format!("http://{}{path}", self.address)
     }
 
+    #[allow(dead_code, reason = "tests/load weighs it")]
     pub(crate) fn memory(&self) -> Memory {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.running.pid())).expect("a Linux /proc");
         let kib = |name: &str| -> u64 {
