@@ -16,7 +16,7 @@ pub fn explain(app: &App, ask: &Ask) -> Result<Explanation, AskError> {
     let current = app.current();
     let world = World {
         approvals: &current.settings.approvals,
-        gate: &app.board,
+        gate: &*app.board,
         now: UnixMillis::now(),
         at: Instant::now(),
         draw: random_u64(),

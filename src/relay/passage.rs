@@ -49,6 +49,8 @@ pub(super) struct ClosedForNow {
     pub(super) status: u16,
     /// When the first of them may open, spread.
     pub(super) wait: Duration,
+    /// The name of what closes that one.
+    pub(super) by: &'static str,
 }
 
 impl Run {
@@ -187,15 +189,21 @@ impl Run {
         let now = Instant::now();
         let refused = self.job.plan.refused.iter().filter(|(_, reasons)| is_closed_for_now(reasons));
         let mut by_limits = true;
-        let mut least: Option<Duration> = None;
+        let mut least: Option<(Duration, &'static str)> = None;
         for (route, reasons) in refused {
             by_limits &= reasons.iter().all(|reason| matches!(reason, Refusal::Capacity | Refusal::FailoverLimit));
             let recovery = *route != self.job.workflow.primary.name;
             let wait = self.job.app.board.opens_in(route, recovery, now).unwrap_or_default();
-            least = Some(least.map_or(wait, |least| least.min(wait)));
+            if least.is_none_or(|(least, _)| wait < least) {
+                least = Some((wait, reasons.first().map_or("", Refusal::family)));
+            }
         }
         let status = if by_limits { 429 } else { 503 };
-        least.map(|wait| ClosedForNow { status, wait: spread(wait.clamp(WAIT_MIN, WAIT_MAX), random_u64()) })
+        least.map(|(wait, by)| ClosedForNow {
+            status,
+            wait: spread(wait.clamp(WAIT_MIN, WAIT_MAX), random_u64()),
+            by,
+        })
     }
 }
 
@@ -219,7 +227,7 @@ fn total(usage: &Usage) -> Option<u64> {
 }
 
 /// The gate's refusal under its name.
-fn named(closed: Closed) -> Refusal {
+pub(super) fn named(closed: Closed) -> Refusal {
     match closed {
         Closed::Killed => Refusal::Killed,
         Closed::Tripped { .. } => Refusal::Tripped,

@@ -48,7 +48,7 @@ fn driven(app: &Arc<App>) -> Driven {
     let now = Instant::now();
     let id = OperationId::from_random(7);
     let operation = register(app, &caller, &workflow, &contract, id, None, now);
-    let world = World { approvals: &current.settings.approvals, gate: &app.board, now: TODAY, at: now, draw: 0 };
+    let world = World { approvals: &current.settings.approvals, gate: &*app.board, now: TODAY, at: now, draw: 0 };
     let plan = plan(&workflow, &contract, &world);
     let job = Job {
         app: Arc::clone(app),
