@@ -85,8 +85,8 @@ fn state(route: &Value) -> &'static str {
 }
 
 fn listed(body: &Value) -> String {
-    const HEAD: [&str; 10] =
-        ["ROUTE", "PROVIDER", "STATE", "CIRCUIT", "IN USE", "RECOVERY", "VERSION", "SINCE", "BY", "REASON"];
+    const HEAD: [&str; 11] =
+        ["ROUTE", "PROVIDER", "STATE", "CIRCUIT", "IN USE", "RECOVERY", "ONCALL", "VERSION", "SINCE", "BY", "REASON"];
     let mut rows = vec![HEAD.map(str::to_owned).to_vec()];
     for route in body.get("routes").and_then(Value::as_array).into_iter().flatten() {
         let provider = if flag(route, "configured") { text(route, "provider") } else { "(not in the config)" };
@@ -98,6 +98,7 @@ fn listed(body: &Value) -> String {
             circuit(route),
             in_use(route, "in_use", "limits"),
             in_use(route, "recovery_in_use", "failover_limits"),
+            text(route, "oncall").to_owned(),
             route.get("version").map(Value::to_string).unwrap_or_default(),
             since(route),
             text(route, "by").to_owned(),

@@ -8,7 +8,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use redb::backends::{FileBackend, InMemoryBackend};
 use redb::{
@@ -34,6 +35,12 @@ const SWEEP_MAX: usize = 10_000;
 
 /// Largest name of an account that is read back; a stored row with a longer one is no row of ours.
 const ACCOUNT_BYTES_MAX: usize = 1024;
+
+/// How long a reader of the journal may hold up that the file is opened anew; it is tried again later.
+const READERS_WAIT_MAX: Duration = Duration::from_secs(1);
+
+/// How often it looks whether the last one is gone.
+const READERS_LOOK: Duration = Duration::from_millis(10);
 
 const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
 const SWITCHES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("switches");
@@ -65,7 +72,7 @@ pub enum OpenError {
     },
 }
 
-/// An IO of the store failed; it takes nothing more until it is opened anew.
+/// An IO of the store failed; it takes nothing more until it is opened anew ([`Store::reopen`]).
 #[derive(Debug, thiserror::Error)]
 #[error("the control store failed: {0}")]
 pub struct Failed(String);
@@ -85,9 +92,19 @@ pub(super) struct Found {
     pub(super) issued: Vec<Issued>,
 }
 
+/// Opens the database; `true`: makes it where there is none.
+type Opener = Box<dyn Fn(bool) -> Result<Database, OpenError> + Send + Sync>;
+
 /// The database.
 #[derive(Clone)]
-pub(super) struct Store(Arc<Database>);
+pub(super) struct Store(Arc<Inner>);
+
+struct Inner {
+    path: PathBuf,
+    open: Opener,
+    /// `None`: it could not be opened anew.
+    database: Mutex<Option<Arc<Database>>>,
+}
 
 impl std::fmt::Debug for Store {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -104,10 +121,18 @@ pub fn control_path(ledger: &Path) -> PathBuf {
 impl Store {
     /// Opens or makes the file, and its folder.
     pub(super) fn open(path: &Path) -> Result<Self, OpenError> {
+        let file = path.to_owned();
+        Self::with(path, move |make| Self::file(&file, make))
+    }
+
+    /// The file as a backend. A file that is gone is not made again behind a relay that runs: its journal would begin anew.
+    fn file(path: &Path, make: bool) -> Result<FileBackend, OpenError> {
         let io = |error| OpenError::Io { path: path.to_owned(), error };
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        fs::create_dir_all(folder).map_err(io)?;
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
+        if make {
+            fs::create_dir_all(folder).map_err(io)?;
+        }
+        let file = OpenOptions::new().read(true).write(true).create(make).truncate(false).mode(0o600).open(path);
         let file = file.map_err(io)?;
         let metadata = file.metadata().map_err(io)?;
         if metadata.permissions().mode() & 0o077 != 0 {
@@ -117,79 +142,113 @@ impl Store {
             // A file whose name is not on disk is gone after a power cut, whatever was synced into it.
             File::open(folder).and_then(|folder| folder.sync_all()).map_err(io)?;
         }
-        let backend = FileBackend::new(file).map_err(|error| opening(path, error))?;
-        Self::with(backend, path)
+        FileBackend::new(file).map_err(|error| opening(path, error))
     }
 
     /// In memory: nothing survives.
     pub(super) fn memory() -> Result<Self, OpenError> {
-        Self::with(InMemoryBackend::new(), Path::new("memory"))
+        Self::with(Path::new("memory"), |_| Ok(InMemoryBackend::new()))
     }
 
-    /// Over any backend.
-    pub(super) fn with(backend: impl StorageBackend, path: &Path) -> Result<Self, OpenError> {
-        let database = Builder::new().set_cache_size(CACHE_BYTES).create_with_backend(backend);
-        let store = Self(Arc::new(database.map_err(|error| opening(path, error))?));
-        let layout = store.layout().map_err(|Failed(what)| OpenError::NotOurs { path: path.to_owned(), what })?;
-        if layout == LAYOUT {
-            return Ok(store);
-        }
-        Err(OpenError::NotOurs { path: path.to_owned(), what: format!("layout {layout} and not {LAYOUT}") })
-    }
-
-    /// The file's layout; makes the tables of a new one.
-    fn layout(&self) -> Result<u8, Failed> {
-        let transaction = self.write()?;
-        let layout = {
-            let mut meta = transaction.open_table(META)?;
-            let known = meta.get("layout")?.and_then(|value| value.value().first().copied());
-            if known.is_none() {
-                meta.insert("layout", [LAYOUT].as_slice())?;
+    /// Over any backend; `make` is what to make it with, now and whenever an IO has failed.
+    pub(super) fn with<B: StorageBackend>(
+        path: &Path,
+        make: impl Fn(bool) -> Result<B, OpenError> + Send + Sync + 'static,
+    ) -> Result<Self, OpenError> {
+        let named = path.to_owned();
+        let open: Opener = Box::new(move |new| {
+            let database = Builder::new().set_cache_size(CACHE_BYTES).create_with_backend(make(new)?);
+            let database = database.map_err(|error| opening(&named, error))?;
+            let not_ours = |what| OpenError::NotOurs { path: named.clone(), what };
+            let layout = layout(&database).map_err(|Failed(what)| not_ours(what))?;
+            if layout == LAYOUT {
+                return Ok(database);
             }
-            known
-        };
-        transaction.open_table(SWITCHES)?;
-        transaction.open_table(JOURNAL)?;
-        transaction.open_table(ISSUERS)?;
-        match layout {
-            Some(_) => transaction.abort()?,
-            None => transaction.commit()?,
-        }
-        Ok(layout.unwrap_or(LAYOUT))
+            Err(not_ours(format!("layout {layout} and not {LAYOUT}")))
+        });
+        let database = Mutex::new(Some(Arc::new(open(true)?)));
+        Ok(Self(Arc::new(Inner { path: path.to_owned(), open, database })))
     }
 
-    fn write(&self) -> Result<WriteTransaction, Failed> {
-        let mut transaction = self.0.begin_write()?;
-        // After `kill -9` the start does not walk the whole file.
-        transaction.set_quick_repair(true);
-        Ok(transaction)
+    fn held(&self) -> MutexGuard<'_, Option<Arc<Database>>> {
+        self.0.database.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn database(&self) -> Result<Arc<Database>, Failed> {
+        self.held().clone().ok_or_else(|| Failed("it could not be opened anew".to_owned()))
+    }
+
+    /// Opens the file anew after an IO failed: the database that met it takes nothing any more, and nobody knows what of its last write
+    /// is on the disk. `saved` is the hash of the last entry that is known to be there. Only the writer calls this.
+    ///
+    /// # Errors
+    /// When it is still in use by a reader, cannot be opened, or its journal does not hold.
+    pub(super) fn reopen(&self, saved: &str) -> Result<(Vec<(Subject, Record)>, Head), Failed> {
+        self.close()?;
+        let database = (self.0.open)(false).map_err(|error| Failed(error.to_string()))?;
+        *self.held() = Some(Arc::new(database));
+        let verdict = self.verify(Some(saved.to_owned()))?;
+        if let Some(Broken { sequence, why }) = verdict.broken {
+            return Err(Failed(format!("{}: the journal does not hold at entry {sequence} ({why})", self.0.path.display())));
+        }
+        self.switches()
+    }
+
+    /// Lets go of the file, and of the lock on it, once nobody reads from it any more.
+    fn close(&self) -> Result<(), Failed> {
+        let Some(mut database) = self.held().take() else { return Ok(()) };
+        let mut waited = Duration::ZERO;
+        loop {
+            match Arc::try_unwrap(database) {
+                Ok(last) => {
+                    drop(last);
+                    return Ok(());
+                }
+                Err(shared) if waited >= READERS_WAIT_MAX => {
+                    *self.held() = Some(shared);
+                    return Err(Failed("somebody still reads from it".to_owned()));
+                }
+                Err(shared) => database = shared,
+            }
+            std::thread::sleep(READERS_LOOK);
+            waited += READERS_LOOK;
+        }
+    }
+
+    /// All switches, and the end of the journal.
+    fn switches(&self) -> Result<(Vec<(Subject, Record)>, Head), Failed> {
+        let database = self.database()?;
+        let transaction = database.begin_read()?;
+        let mut records = Vec::new();
+        for row in transaction.open_table(SWITCHES)?.iter()? {
+            let (key, value) = row?;
+            let (subject, record) = (Subject::parse(key.value()), decode(value.value()));
+            let both = subject.zip(record).ok_or_else(|| Failed("a switch that cannot be read".to_owned()))?;
+            records.push(both);
+        }
+        let mut head = Head::default();
+        if let Some((_, value)) = transaction.open_table(JOURNAL)?.last()? {
+            let entry: Entry =
+                decode(value.value()).ok_or_else(|| Failed("a journal that cannot be read".to_owned()))?;
+            head = Head { sequence: entry.sequence, hash: entry.hash };
+        }
+        Ok((records, head))
     }
 
     /// Everything that is needed in memory. Rows of state that no longer count are left out; [`Store::sweep`] takes them away.
     pub(super) fn load(&self, now: UnixMillis, path: &Path) -> Result<Found, OpenError> {
-        let broken = |what: &str| OpenError::NotOurs { path: path.to_owned(), what: what.to_owned() };
-        let transaction = self.0.begin_read().map_err(|error| broken(&error.to_string()))?;
         let read = || -> Result<Found, Failed> {
-            let mut found = Found { records: Vec::new(), head: Head::default(), issued: Vec::new() };
-            for row in transaction.open_table(SWITCHES)?.iter()? {
-                let (key, value) = row?;
-                let (subject, record) = (Subject::parse(key.value()), decode(value.value()));
-                let both = subject.zip(record).ok_or_else(|| Failed("a switch that cannot be read".to_owned()))?;
-                found.records.push(both);
-            }
-            if let Some((_, value)) = transaction.open_table(JOURNAL)?.last()? {
-                let entry: Entry =
-                    decode(value.value()).ok_or_else(|| Failed("a journal that cannot be read".to_owned()))?;
-                found.head = Head { sequence: entry.sequence, hash: entry.hash };
-            }
-            for row in transaction.open_table(ISSUERS)?.iter()? {
+            let (records, head) = self.switches()?;
+            let mut found = Found { records, head, issued: Vec::new() };
+            let database = self.database()?;
+            for row in database.begin_read()?.open_table(ISSUERS)?.iter()? {
                 let (key, value) = row?;
                 found.issued.extend(issued(key.value(), value.value()).filter(|row| counts(row.at, now)));
             }
             found.issued.sort_by_key(|row| row.at);
             Ok(found)
         };
-        read().map_err(|Failed(what)| broken(&what))
+        read().map_err(|Failed(what)| OpenError::NotOurs { path: path.to_owned(), what })
     }
 
     /// Saves changes and their journal entries, all or none.
@@ -197,7 +256,8 @@ impl Store {
         &self,
         changes: impl Iterator<Item = (&'a Subject, &'a Record, &'a Entry)>,
     ) -> Result<(), Failed> {
-        let transaction = self.write()?;
+        let database = self.database()?;
+        let transaction = write(&database)?;
         {
             let (mut switches, mut journal) = (transaction.open_table(SWITCHES)?, transaction.open_table(JOURNAL)?);
             for (subject, record, entry) in changes {
@@ -211,7 +271,8 @@ impl Store {
 
     /// Saves rows of who issued what; how many the table has then.
     pub(super) fn save_issued(&self, rows: &[Issued]) -> Result<u64, Failed> {
-        let transaction = self.write()?;
+        let database = self.database()?;
+        let transaction = write(&database)?;
         let count = {
             let mut table = transaction.open_table(ISSUERS)?;
             for row in rows {
@@ -229,7 +290,8 @@ impl Store {
     /// Takes away some rows that no longer count, and of those over `max` the oldest; `true`: there may be more of them.
     pub(super) fn sweep(&self, now: UnixMillis, max: usize) -> Result<bool, Failed> {
         let mut rows: Vec<(u64, Vec<u8>)> = Vec::new();
-        for row in self.0.begin_read()?.open_table(ISSUERS)?.iter()? {
+        let database = self.database()?;
+        for row in database.begin_read()?.open_table(ISSUERS)?.iter()? {
             let (key, value) = row?;
             rows.push((issued(key.value(), value.value()).map_or(0, |row| row.at.0), key.value().to_vec()));
         }
@@ -240,7 +302,7 @@ impl Store {
         if doomed == 0 {
             return Ok(false);
         }
-        let transaction = self.write()?;
+        let transaction = write(&database)?;
         {
             let mut table = transaction.open_table(ISSUERS)?;
             for (_, key) in rows.iter().take(doomed.min(SWEEP_MAX)) {
@@ -253,7 +315,8 @@ impl Store {
 
     /// Entries from `from` on, at most `limit`.
     pub(super) fn entries(&self, from: u64, limit: usize) -> Result<Vec<Entry>, Failed> {
-        let table = self.0.begin_read()?.open_table(JOURNAL)?;
+        let database = self.database()?;
+        let table = database.begin_read()?.open_table(JOURNAL)?;
         let mut entries = Vec::new();
         for row in table.range(from..)?.take(limit) {
             let (key, value) = row?;
@@ -265,7 +328,8 @@ impl Store {
 
     /// The end of the journal.
     pub(super) fn head(&self) -> Result<Head, Failed> {
-        let table = self.0.begin_read()?.open_table(JOURNAL)?;
+        let database = self.database()?;
+        let table = database.begin_read()?.open_table(JOURNAL)?;
         let Some((key, value)) = table.last()? else { return Ok(Head::default()) };
         let unreadable = || Failed(format!("the journal's entry {} cannot be read", key.value()));
         let entry: Entry = decode(value.value()).ok_or_else(unreadable)?;
@@ -274,7 +338,8 @@ impl Store {
 
     /// Walks along the whole journal, and compares the switches with what it says of them.
     pub(super) fn verify(&self, wanted: Option<String>) -> Result<Verdict, Failed> {
-        let transaction = self.0.begin_read()?;
+        let database = self.database()?;
+        let transaction = database.begin_read()?;
         let mut verifier = Verifier::new(wanted);
         let mut last: std::collections::BTreeMap<String, (u64, u64, String)> = std::collections::BTreeMap::new();
         for row in transaction.open_table(JOURNAL)?.iter()? {
@@ -302,6 +367,34 @@ impl Store {
         }
         Ok(verifier.finish(None))
     }
+}
+
+/// The file's layout; makes the tables of a new one.
+fn layout(database: &Database) -> Result<u8, Failed> {
+    let transaction = write(database)?;
+    let layout = {
+        let mut meta = transaction.open_table(META)?;
+        let known = meta.get("layout")?.and_then(|value| value.value().first().copied());
+        if known.is_none() {
+            meta.insert("layout", [LAYOUT].as_slice())?;
+        }
+        known
+    };
+    transaction.open_table(SWITCHES)?;
+    transaction.open_table(JOURNAL)?;
+    transaction.open_table(ISSUERS)?;
+    match layout {
+        Some(_) => transaction.abort()?,
+        None => transaction.commit()?,
+    }
+    Ok(layout.unwrap_or(LAYOUT))
+}
+
+fn write(database: &Database) -> Result<WriteTransaction, Failed> {
+    let mut transaction = database.begin_write()?;
+    // After `kill -9` the start does not walk the whole file.
+    transaction.set_quick_repair(true);
+    Ok(transaction)
 }
 
 fn opening(path: &Path, error: DatabaseError) -> OpenError {

@@ -24,7 +24,7 @@ use http::header::{
 };
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, StatusCode, Version};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use tokio::time::{timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
@@ -348,7 +348,11 @@ fn answer(
     let limits = Limits { stop: stop.clone(), until: None };
     // Only standard status codes go out (FIELD_CASES F38).
     let status = if matches!(head.status.as_u16(), 200..=206) { head.status } else { StatusCode::OK };
-    let shown = Shown { told: Some(told.showing(status)), status, stop };
+    let mut shown = Shown { told: Some(told.showing(status)), status, stop };
+    if body.is_end_stream() {
+        // Nobody will ask for a body of no bytes.
+        shown.whole();
+    }
     let driven = Driven::new(|emitter| async move {
         let _held = pass;
         pump(body, emitter, idle, shown).await;
@@ -362,7 +366,7 @@ fn answer(
 }
 
 /// Piece after piece, the next when the last was taken; `idle_ms` without one, a break and the end of a shutdown's grace cut it.
-async fn pump(mut body: Incoming, emitter: Emitter, idle: std::time::Duration, shown: Shown) {
+async fn pump(mut body: Incoming, emitter: Emitter, idle: std::time::Duration, mut shown: Shown) {
     loop {
         let next = tokio::select! {
             biased;
@@ -374,7 +378,13 @@ async fn pump(mut body: Incoming, emitter: Emitter, idle: std::time::Duration, s
         };
         match next {
             Ok(None) => return shown.whole(),
-            Ok(Some(Ok(data))) => emitter.emit(Out::Data(data)).await,
+            Ok(Some(Ok(data))) => {
+                if body.is_end_stream() {
+                    // Of a known length: who has it all need not ask again.
+                    shown.whole();
+                }
+                emitter.emit(Out::Data(data)).await;
+            }
             Ok(Some(Err(_))) | Err(_) => {
                 shown.broken_off();
                 break;
@@ -393,7 +403,7 @@ struct Shown {
 }
 
 impl Shown {
-    fn whole(mut self) {
+    fn whole(&mut self) {
         if let Some(told) = self.told.take() {
             told.answered(self.status);
         }

@@ -53,3 +53,4 @@ mod streams;
 mod stuck;
 mod traces;
 mod watched;
+mod watched_gate;

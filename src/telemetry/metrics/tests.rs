@@ -55,6 +55,7 @@ fn the_text_has_every_name_with_its_type_and_no_other() {
     metrics.shed("overloaded");
     metrics.alarm(AlarmKind::BadCertificate);
     metrics.outcome(&WorkflowId::new("w"), Outcome::Accepted);
+    metrics.routes_from(|| vec![gauges("a", "healthy")]);
     let text = metrics.render();
     assert!(text.ends_with("# EOF\n"));
     let mut typed = BTreeSet::new();
