@@ -20,7 +20,7 @@ use super::query::Query;
 
 /// The plan for a request at this moment.
 pub(super) async fn explain(State(app): State<Arc<App>>, request: Request<Body>) -> Answer {
-    let query = Query::read_with(request.uri(), &["workflow", "dialect", "request"], &["header"])?;
+    let query = Query::read_with(request.uri(), &["workflow", "dialect", "request", "tenant"], &["header"])?;
     let (parts, body) = request.into_parts();
     let max = app.current().settings.server.max_body_bytes;
     let body = read_body(body, parts.extensions.get(), max).await?;
@@ -34,6 +34,6 @@ pub(super) async fn explain(State(app): State<Arc<App>>, request: Request<Body>)
             Some(body)
         },
     };
-    let explanation = explained(&app, &ask);
+    let explanation = explained(&app, &ask, query.get("tenant"));
     explanation.map(|explanation| json(&explanation)).map_err(|error| Problem::new(400, error.code, error.message))
 }

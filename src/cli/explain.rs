@@ -17,8 +17,8 @@ use crate::attempt::cost;
 use crate::clock::{Instant, UnixMillis};
 use crate::config;
 use crate::gate::AllOpen;
-use crate::plan::World;
 use crate::plan::explain::{Ask, Explanation, explain};
+use crate::plan::{NobodyKnown, World};
 
 use super::operator::{self, Client, Connect, Failure};
 
@@ -136,7 +136,7 @@ pub fn offline(
         }
     };
     let approvals = &loaded.settings.approvals;
-    let world = World { approvals, gate: &AllOpen, now, at: Instant::now(), draw: 0 };
+    let world = World { approvals, gate: &AllOpen, now, at: Instant::now(), draw: 0, issuers: &NobodyKnown };
     let figures = |route: &config::settings::RouteSettings, contract: &crate::contract::Contract| {
         (NEED_WITHOUT_DATA, cost::estimate(route, &contract.facts))
     };

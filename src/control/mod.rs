@@ -96,7 +96,7 @@ pub struct Control {
     shared: Arc<Shared>,
     store: Store,
     issuers: Issuers,
-    writer: Option<JoinHandle<()>>,
+    writer: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Control {
@@ -127,7 +127,7 @@ impl Control {
         let writer = Writer { store: store.clone(), shared: Arc::clone(&shared), swept: Cell::new(now), saved };
         let writer = std::thread::Builder::new().name("control-store".to_owned()).spawn(move || writer.run());
         let writer = writer.map_err(|error| OpenError::Io { path: path.to_owned(), error })?;
-        Ok(Self { shared, store, issuers, writer: Some(writer) })
+        Ok(Self { shared, store, issuers, writer: Mutex::new(Some(writer)) })
     }
 
     /// What is switched off at this moment.
@@ -253,14 +253,20 @@ impl Control {
     }
 }
 
-impl Drop for Control {
-    fn drop(&mut self) {
+impl Control {
+    /// Saves what is queued and takes no more. Blocks on the disk; a second call does nothing.
+    pub fn close(&self) {
         self.shared.queue.close();
-        if let Some(writer) = self.writer.take()
-            && writer.join().is_err()
-        {
+        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if writer.is_some_and(|writer| writer.join().is_err()) {
             tracing::error!("the control store's writer ended in a panic");
         }
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        self.close();
     }
 }
 

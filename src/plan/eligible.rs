@@ -8,6 +8,7 @@ use crate::clock::UnixMillis;
 use crate::config::settings::{Approval, Network, Purpose, RouteSettings, WorkflowSettings};
 use crate::contract::Contract;
 
+use super::pins::{Held, not_held_by};
 use super::{Refusal, Role};
 
 /// What is asked of one route, whatever the request.
@@ -34,6 +35,8 @@ pub struct Question<'a> {
     pub standing: Standing<'a>,
     /// The request.
     pub contract: &'a Contract,
+    /// Who holds the state in it.
+    pub held: &'a [Held],
 }
 
 impl Standing<'_> {
@@ -225,13 +228,9 @@ fn context(q: &Question<'_>) -> Option<Refusal> {
     route.context_tokens.is_some_and(|tokens| estimate > tokens).then_some(Refusal::ContextTooLarge)
 }
 
-/// State that an account holds. Who issued it is not remembered yet, so it belongs to the primary's account (SPEC:
-/// "unknown state belongs to the primary and never fails over").
+/// State that another account holds: nobody else can go on with it, not even the primary.
 fn pinned(q: &Question<'_>) -> Vec<Refusal> {
-    if q.standing.route.provider.account == q.standing.workflow.primary.provider.account {
-        return Vec::new();
-    }
-    q.contract.facts.pin_fields().into_iter().map(Refusal::Pinned).collect()
+    not_held_by(q.held, &q.standing.route.provider.account).map(Refusal::Pinned).collect()
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ pub mod digest;
 pub mod eligible;
 pub mod explain;
 mod order;
+pub mod pins;
 pub mod refusal;
 #[cfg(test)]
 mod refusals_doc;
@@ -21,6 +22,7 @@ use crate::contract::Contract;
 use crate::gate::Gate;
 use crate::ids::RouteId;
 
+pub use pins::{Issuers, NobodyKnown};
 pub use refusal::Refusal;
 
 /// What a candidate is to the workflow.
@@ -103,11 +105,14 @@ pub struct World<'a> {
     pub at: Instant,
     /// A random number, drawn by the caller once an operation: the choice of a planned split.
     pub draw: u64,
+    /// Who issued the state that a request may carry.
+    pub issuers: &'a dyn Issuers,
 }
 
 /// Makes the plan.
 pub fn plan(workflow: &WorkflowSettings, contract: &Contract, world: &World<'_>) -> Plan {
-    let asker = order::Asker { workflow, contract, world };
+    let held = pins::holders(&contract.facts.pins, world.issuers, &workflow.primary.provider.account);
+    let asker = order::Asker { workflow, contract, world, held: &held };
     let members = asker.members();
     let mut seats = asker.seats(&members);
     let mut plan = Plan { ready_at: asker.closed_now(&mut seats), ..Plan::default() };

@@ -25,6 +25,7 @@ use crate::contract::Contract;
 use crate::gate::Closed;
 
 use super::eligible::{Question, Standing, refusals};
+use super::pins::Held;
 use super::{Member, Refusal, Role, World};
 
 /// A route of the workflow in its place.
@@ -42,6 +43,8 @@ pub(super) struct Asker<'a> {
     pub(super) workflow: &'a WorkflowSettings,
     pub(super) contract: &'a Contract,
     pub(super) world: &'a World<'a>,
+    /// Who holds the state in the request.
+    pub(super) held: &'a [Held],
 }
 
 impl Asker<'_> {
@@ -55,7 +58,7 @@ impl Asker<'_> {
             now: self.world.now,
             failover_off: self.world.gate.failover_off(&self.workflow.name),
         };
-        let mut reasons = refusals(&Question { standing, contract: self.contract });
+        let mut reasons = refusals(&Question { standing, contract: self.contract, held: self.held });
         if self.closed(route, role) == Some(Closed::Killed) {
             reasons.push(Refusal::Killed);
         }

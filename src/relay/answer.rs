@@ -57,6 +57,7 @@ impl Run {
     ) {
         self.route_lives(candidate);
         self.leave(&answer.usage);
+        self.remember(&self.route(candidate).provider, &answer.issued);
         self.model_served(answer.served_model.as_deref());
         self.attempt_accepted();
         self.job.operation.update(|known| {

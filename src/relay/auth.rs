@@ -48,6 +48,9 @@ const NOT_LOOPBACK: Denied = Denied {
     message: "Without configured clients this relay answers to loopback names only.",
 };
 
+/// Client and tenant where no client is configured.
+pub(super) const NOBODY_IN_PARTICULAR: &str = "local";
+
 /// Keys by their hash: a look-up compares hashes, so its time tells nothing of a key.
 #[derive(Debug)]
 pub struct Clients {
@@ -67,8 +70,8 @@ impl Clients {
         }
         let anyone = settings.clients.is_empty().then(|| {
             Arc::new(Caller {
-                client: ClientId::new("local"),
-                tenant: TenantId::new("local"),
+                client: ClientId::new(NOBODY_IN_PARTICULAR),
+                tenant: TenantId::new(NOBODY_IN_PARTICULAR),
                 show_routes: false,
                 workflows: settings.workflows.values().cloned().collect(),
             })

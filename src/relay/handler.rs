@@ -27,6 +27,7 @@ use super::client_body::{ClientBody, Limits, WholeBody};
 use super::emit::{Driven, Head, Out};
 use super::idempotency::{Claim, Claimed, Stored};
 use super::intake::{self, Answer, Refusal};
+use super::issued::OfTenant;
 use super::operation::{Job, run};
 use super::operations::{self, Operation, View};
 use super::passthrough::{self, Passing};
@@ -161,12 +162,14 @@ async fn admit(
     }
     let operation = register(&app, &caller, &workflow, &contract, id, asked.restart_of, admitted);
     let plan = {
+        let now = UnixMillis::now();
         let world = World {
             approvals: &current.settings.approvals,
             gate: &*app.board,
-            now: UnixMillis::now(),
+            now,
             at: admitted,
             draw: random_u64(),
+            issuers: &OfTenant::new(app.control.issuers(), &caller.tenant, now),
         };
         plan::plan(&workflow, &contract, &world)
     };

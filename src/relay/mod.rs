@@ -19,6 +19,7 @@ pub mod explain;
 pub mod handler;
 pub mod idempotency;
 pub mod intake;
+mod issued;
 pub mod memory;
 pub mod observe;
 pub mod operation;

@@ -33,6 +33,7 @@ use crate::telemetry::trace_context::Trace;
 use super::app::{App, Current};
 use super::emit::{Emitter, Head, Out};
 use super::idempotency::{Claim, OUTCOME_KEPT, SHOWN_KEPT};
+use super::issued;
 use super::operations::{Operation, State};
 use super::outward;
 use super::passage::{self, Entered};
@@ -409,9 +410,16 @@ impl Run {
         headers
     }
 
+    /// The field of state by which the request goes on with what another account than the primary's began.
+    fn begun_elsewhere(&self) -> Option<&'static str> {
+        issued::begun_elsewhere(&self.job.plan, &self.job.workflow.primary.name)
+    }
+
     /// `Rubicon-Recovery`.
     pub(super) fn recovery(&self, candidate: usize) -> &'static str {
         match self.job.plan.candidates.get(candidate).map(|candidate| candidate.role) {
+            // It goes on where its state is: nothing was to be recovered.
+            Some(_) if self.budget.attempts <= 1 && self.begun_elsewhere().is_some() => "none",
             Some(Role::Planned | Role::Equivalent) => "equivalent_failover",
             Some(Role::Alternate) => "cross_model_fallback",
             _ if self.budget.attempts > 1 => "retry",
@@ -473,6 +481,12 @@ impl Run {
             failure.status = closed.status;
             failure.rubicon.retryable = true;
             failure.rubicon.retry_after_ms = Some(outward::millis(closed.wait));
+        }
+        if let (None, Some(field)) = (&shed, self.begun_elsewhere()) {
+            failure.message = format!(
+                "The request carries state that only the account which issued it holds ({field}), and no route of that account may serve it now; nothing was sent to a provider.",
+            );
+            failure.param = Some(field.into());
         }
         self.will_answer(failure.status);
         self.ended(State::Failed, stop.name(), None, vec!["restart"]);

@@ -1,6 +1,7 @@
 //! One streamed attempt: held until the boundary, forwarded event by event after it.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,7 +13,7 @@ use crate::attempt::control;
 use crate::boundary::{Effect, Input, Phase};
 use crate::classify::{Class, ERROR_BODY_BYTES_MAX, Evidence, Timer, Verdict};
 use crate::clock::Instant;
-use crate::config::settings::Terminal;
+use crate::config::settings::{ProviderSettings, Terminal};
 use crate::protocol::request::with_model;
 use crate::protocol::signal::{Ending, Fault, Show, StreamReader, Usage};
 use crate::upstream::{request, token};
@@ -58,6 +59,10 @@ struct Upstream {
     acted: bool,
     /// Something was shown after a finish reason, so that this one was none.
     unsettled: bool,
+    /// Whose it is.
+    provider: Arc<ProviderSettings>,
+    /// How much of what it issued is remembered.
+    noted: usize,
 }
 
 impl Upstream {
@@ -237,6 +242,8 @@ impl Run {
             events: 0,
             acted: false,
             unsettled: false,
+            provider: Arc::clone(&route.provider),
+            noted: 0,
         };
         self.hold(candidate, upstream, bound, began).await
     }
@@ -306,6 +313,7 @@ impl Run {
                         self.route_lives(candidate);
                         held.push(block.raw);
                         self.release(candidate, &upstream, before, held).await;
+                        upstream.noted = upstream.reader.issued().len();
                         return self.forward(candidate, upstream).await;
                     }
                     Effect::ReasoningOverflow => {
@@ -365,7 +373,17 @@ impl Run {
         end
     }
 
+    /// Remembers what was issued since the last time.
+    fn note_issued(&self, upstream: &mut Upstream) {
+        let issued = upstream.reader.issued();
+        if issued.len() > upstream.noted {
+            self.remember(&upstream.provider, issued.get(upstream.noted..).unwrap_or_default());
+            upstream.noted = issued.len();
+        }
+    }
+
     async fn release(&mut self, candidate: usize, upstream: &Upstream, before: Phase, held: Vec<Bytes>) {
+        self.remember(&upstream.provider, upstream.reader.issued());
         let head = self.stream_head(upstream.status, Some((&upstream.headers, candidate)));
         self.head(before, head).await;
         for raw in held {
@@ -434,6 +452,7 @@ impl Run {
             }
         };
         self.acted |= upstream.acted;
+        self.note_issued(upstream);
         let after = upstream.events;
         self.job.operation.update(|known| known.after = after);
         for raw in ready {

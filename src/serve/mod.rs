@@ -28,6 +28,9 @@ use listener::Acceptor;
 /// After the grace limit, what was cut still has this long to bring its error frame out.
 const CUT_MAX: Duration = Duration::from_secs(6);
 
+/// How long the control store may take to save its last rows: a disk that hangs must not keep the process.
+const STORE_MAX: Duration = Duration::from_secs(5);
+
 /// How long connections have to end in order once nothing runs on them.
 const CLOSE_MAX: Duration = Duration::from_secs(2);
 
@@ -115,8 +118,8 @@ impl Server {
     }
 
     /// Takes it down: (1) `/readyz` and new requests say 503, (2) what runs goes on to the grace limit, (3) what is left is
-    /// interrupted, (4) connections end, (5) the listeners close, (6) the last event lines and spans go out. The admin side answers
-    /// until (4).
+    /// interrupted, (4) connections end, (5) the listeners close, (6) the last event lines and spans go out, (7) the control store
+    /// saves its last rows. The admin side answers until (4).
     pub async fn shutdown(self) {
         let grace = self.app.current().settings.server.shutdown_grace;
         // 1
@@ -145,6 +148,11 @@ impl Server {
         self.memory.abort();
         // 6
         self.app.telemetry.flush().await;
+        // 7
+        let app = Arc::clone(&self.app);
+        if timeout(STORE_MAX, tokio::task::spawn_blocking(move || app.control.close())).await.is_err() {
+            tracing::error!("the control store did not save its last rows in time");
+        }
         tracing::info!(left = self.connections.len(), "stopped");
     }
 }

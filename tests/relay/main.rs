@@ -36,6 +36,7 @@ mod operators;
 mod outage;
 mod outcome;
 mod passthrough;
+mod pins;
 mod plain_http;
 mod raw;
 mod refusals;

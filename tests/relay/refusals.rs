@@ -10,9 +10,9 @@ use rubicon::clock::{Instant, UnixMillis};
 use rubicon::config::{self, Sources};
 use rubicon::gate::AllOpen;
 use rubicon::mock::Answer;
-use rubicon::plan::World;
 use rubicon::plan::explain::{Ask, explain};
 use rubicon::plan::refusal::{NAMES, When};
+use rubicon::plan::{NobodyKnown, World};
 use rubicon::protocol::Dialect;
 use serde_json::{Value, json};
 
@@ -166,8 +166,14 @@ fn explained(text: &str, key: &str, body: &str) -> Vec<Value> {
         terminal: false,
     };
     let settings = config::parse(text, "test.toml", &sources).unwrap().settings;
-    let world =
-        World { approvals: &settings.approvals, gate: &AllOpen, now: UnixMillis::now(), at: Instant::now(), draw: 0 };
+    let world = World {
+        approvals: &settings.approvals,
+        gate: &AllOpen,
+        now: UnixMillis::now(),
+        at: Instant::now(),
+        draw: 0,
+        issuers: &NobodyKnown,
+    };
     let ask = Ask { request: Some(body.to_owned().into()), ..Ask::default() };
     let explanation = explain(&settings, &ask, &world, &|_, _| (Duration::ZERO, 0.0)).unwrap();
     explanation.refused.iter().map(|reason| json!({ "route": reason.route, "why": reason.why })).collect()

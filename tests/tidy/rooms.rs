@@ -55,7 +55,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("admin", &["clock", "config", "control", "ids", "plan", "relay", "telemetry"]),
     ("serve", &["admin", "check", "clock", "config", "relay"]),
     ("mock", &["clock"]),
-    ("demo", &["clock", "config", "mock", "serve", "wire"]),
+    ("demo", &["clock", "config", "control", "ids", "mock", "serve", "wire"]),
     (
         "cli",
         &[

@@ -11,7 +11,7 @@ use crate::contract::headers::Asked;
 use crate::gate::{AllOpen, Closed, Gate};
 use crate::ids::{RouteId, WorkflowId};
 use crate::plan::refusal::{NAMES, When};
-use crate::plan::{Plan, World, digest, plan};
+use crate::plan::{NobodyKnown, Plan, World, digest, plan};
 use crate::protocol::Dialect;
 
 /// SPEC Annex, Routing: "Names of refusals are a closed, documented list". `capability` and `pinned` stand for their families.
@@ -146,7 +146,7 @@ impl Gate for Moment {
 }
 
 fn world(approvals: &[Approval]) -> World<'_> {
-    World { approvals, gate: &AllOpen, now: TODAY, at: Instant::now(), draw: 0 }
+    World { approvals, gate: &AllOpen, now: TODAY, at: Instant::now(), draw: 0, issuers: &NobodyKnown }
 }
 
 /// The plan; `older` are approvals beside the one of `parts` (a file may hold one of a kind; the predicate does not rely on it).

@@ -6,6 +6,7 @@ use super::*;
 use crate::clock::Instant;
 use crate::config::testing::{TODAY, settings};
 use crate::gate::AllOpen;
+use crate::plan::NobodyKnown;
 
 const CONFIG: &str = r#"[provider.p]
 kind = "openai-compatible"
@@ -39,7 +40,14 @@ purpose = "failover"
 
 fn explained(ask: &Ask) -> Result<Explanation, AskError> {
     let settings = settings(CONFIG);
-    let world = World { approvals: &settings.approvals, gate: &AllOpen, now: TODAY, at: Instant::now(), draw: 0 };
+    let world = World {
+        approvals: &settings.approvals,
+        gate: &AllOpen,
+        now: TODAY,
+        at: Instant::now(),
+        draw: 0,
+        issuers: &NobodyKnown,
+    };
     explain(&settings, ask, &world, &|route, _| {
         (Duration::from_millis(2000), if route.price.is_some() { 0.5 } else { 0.0 })
     })

@@ -9,7 +9,7 @@ use crate::contract::Endpoint;
 use crate::contract::headers::Asked;
 use crate::gate::{AllOpen, Gate};
 use crate::ids::{RouteId, WorkflowId};
-use crate::plan::{Plan, plan};
+use crate::plan::{NobodyKnown, Plan, plan};
 use crate::protocol::Dialect;
 
 /// What is closed, by route.
@@ -68,7 +68,8 @@ fn planned(settings: &Settings, weights: &[(&str, u32)], gate: &dyn Gate, draw: 
     };
     let facts = Dialect::ChatCompletions.read_request(&bytes::Bytes::from_static(body)).unwrap();
     let contract = Contract::new(Endpoint::ChatCompletions, facts, workflow.envelope, &Asked::default());
-    let world = World { approvals: &settings.approvals, gate, now: TODAY, at: Instant::now(), draw };
+    let world =
+        World { approvals: &settings.approvals, gate, now: TODAY, at: Instant::now(), draw, issuers: &NobodyKnown };
     plan(&workflow, &contract, &world)
 }
 

@@ -13,7 +13,7 @@ use crate::config::testing::{TODAY, settings};
 use crate::contract::headers::Asked;
 use crate::gate::{Switch, Switches};
 use crate::ids::{OperationId, RouteId};
-use crate::plan::{World, plan};
+use crate::plan::{NobodyKnown, World, plan};
 use crate::protocol::Dialect;
 use crate::relay::app::App;
 use crate::relay::emit::{Driven, Head, Out};
@@ -48,7 +48,14 @@ fn driven(app: &Arc<App>) -> Driven {
     let now = Instant::now();
     let id = OperationId::from_random(7);
     let operation = register(app, &caller, &workflow, &contract, id, None, now);
-    let world = World { approvals: &current.settings.approvals, gate: &*app.board, now: TODAY, at: now, draw: 0 };
+    let world = World {
+        approvals: &current.settings.approvals,
+        gate: &*app.board,
+        now: TODAY,
+        at: now,
+        draw: 0,
+        issuers: &NobodyKnown,
+    };
     let plan = plan(&workflow, &contract, &world);
     let job = Job {
         app: Arc::clone(app),
@@ -105,7 +112,7 @@ async fn what_no_route_takes_is_shed_at_once() {
     let (tripped, killed, capacity, failover) = ("tripped", "killed", "capacity", "failover_limit");
     for (why_a, why_b, status) in [
         (killed, killed, 503),
-        (tripped, killed, 503),
+        // Not here: tripped and killed. The tripped one has nowhere else to go, so it is asked (`plan::order`).
         (tripped, failover, 503),
         (capacity, tripped, 503),
         (capacity, failover, 429),
