@@ -14,6 +14,7 @@
 //! that count and are not on the disk are written, and what of the failed write did get there in spite of all is made to agree
 //! with memory, or taken over where it is the more cautious.
 
+mod held;
 pub mod issuers;
 pub mod journal;
 mod queue;

@@ -125,8 +125,7 @@ impl Queue {
                 if std::mem::take(&mut waiting.reopen) || due {
                     return Work::Reopen;
                 }
-                let waited =
-                    self.woken.wait_timeout(waiting, REOPEN_EVERY).unwrap_or_else(PoisonError::into_inner);
+                let waited = self.woken.wait_timeout(waiting, REOPEN_EVERY).unwrap_or_else(PoisonError::into_inner);
                 waiting = waited.0;
                 due = waited.1.timed_out();
                 continue;

@@ -4,31 +4,23 @@
 //! memory it is the same database over a buffer, so that there is one code to trust. Blocking; called from the writer's thread
 //! and, to read the journal, from threads that may block.
 
-use std::fs::{self, File, OpenOptions};
-use std::io;
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::path::Path;
+use std::sync::Arc;
 
-use redb::backends::{FileBackend, InMemoryBackend};
+use redb::backends::InMemoryBackend;
 use redb::{
-    Builder, Database, DatabaseError, ReadableDatabase as _, ReadableTable as _, ReadableTableMetadata as _,
-    StorageBackend, TableDefinition, WriteTransaction,
+    Database, ReadableDatabase as _, ReadableTable as _, ReadableTableMetadata as _, StorageBackend, TableDefinition,
+    WriteTransaction,
 };
 
 use crate::clock::UnixMillis;
 use crate::ids::TenantId;
 
+use super::held::Held;
+pub use super::held::{OpenError, control_path};
 use super::issuers::{Issued, PinDigest, counts};
 use super::journal::{Broken, Entry, Head, Verdict, Verifier};
 use super::record::{Record, Subject, decode, encode};
-
-/// Layout of the tables. A file with another one is refused.
-const LAYOUT: u8 = 1;
-
-/// Pages that redb may keep in memory: all of a usual control file.
-const CACHE_BYTES: usize = 8 << 20;
 
 /// Rows that one transaction of a sweep takes out, so that a change never waits long for it.
 const SWEEP_MAX: usize = 10_000;
@@ -36,46 +28,16 @@ const SWEEP_MAX: usize = 10_000;
 /// Largest name of an account that is read back; a stored row with a longer one is no row of ours.
 const ACCOUNT_BYTES_MAX: usize = 1024;
 
-/// How long a reader of the journal may hold up that the file is opened anew; it is tried again later.
-const READERS_WAIT_MAX: Duration = Duration::from_secs(1);
-
-/// How often it looks whether the last one is gone.
-const READERS_LOOK: Duration = Duration::from_millis(10);
-
-const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
-const SWITCHES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("switches");
-const JOURNAL: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("journal");
+pub(super) const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
+pub(super) const SWITCHES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("switches");
+pub(super) const JOURNAL: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("journal");
 /// Digest and tenant → time and account.
-const ISSUERS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("issuers");
-
-/// Why the control store cannot be opened.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    /// Another process has it.
-    #[error("{0}: another process uses this control store; one relay owns it at a time")]
-    InUse(PathBuf),
-    /// The file or its folder.
-    #[error("{path}: the control store cannot be opened: {error}")]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        error: io::Error,
-    },
-    /// It is not what this build writes.
-    #[error("{path}: not a control store of this build ({what}); move it away, or run the build that wrote it")]
-    NotOurs {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        what: String,
-    },
-}
+pub(super) const ISSUERS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("issuers");
 
 /// An IO of the store failed; it takes nothing more until it is opened anew ([`Store::reopen`]).
 #[derive(Debug, thiserror::Error)]
 #[error("the control store failed: {0}")]
-pub struct Failed(String);
+pub struct Failed(pub(super) String);
 
 impl<E: Into<redb::Error>> From<E> for Failed {
     fn from(error: E) -> Self {
@@ -92,19 +54,9 @@ pub(super) struct Found {
     pub(super) issued: Vec<Issued>,
 }
 
-/// Opens the database; `true`: makes it where there is none.
-type Opener = Box<dyn Fn(bool) -> Result<Database, OpenError> + Send + Sync>;
-
 /// The database.
 #[derive(Clone)]
-pub(super) struct Store(Arc<Inner>);
-
-struct Inner {
-    path: PathBuf,
-    open: Opener,
-    /// `None`: it could not be opened anew.
-    database: Mutex<Option<Arc<Database>>>,
-}
+pub(super) struct Store(Arc<Held>);
 
 impl std::fmt::Debug for Store {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -112,37 +64,10 @@ impl std::fmt::Debug for Store {
     }
 }
 
-/// `DIR/NAME-control.redb` beside the ledger's `DIR/NAME.redb`.
-pub fn control_path(ledger: &Path) -> PathBuf {
-    let stem = ledger.file_stem().unwrap_or_default().to_string_lossy();
-    ledger.with_file_name(format!("{stem}-control.redb"))
-}
-
 impl Store {
     /// Opens or makes the file, and its folder.
     pub(super) fn open(path: &Path) -> Result<Self, OpenError> {
-        let file = path.to_owned();
-        Self::with(path, move |make| Self::file(&file, make))
-    }
-
-    /// The file as a backend. A file that is gone is not made again behind a relay that runs: its journal would begin anew.
-    fn file(path: &Path, make: bool) -> Result<FileBackend, OpenError> {
-        let io = |error| OpenError::Io { path: path.to_owned(), error };
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        if make {
-            fs::create_dir_all(folder).map_err(io)?;
-        }
-        let file = OpenOptions::new().read(true).write(true).create(make).truncate(false).mode(0o600).open(path);
-        let file = file.map_err(io)?;
-        let metadata = file.metadata().map_err(io)?;
-        if metadata.permissions().mode() & 0o077 != 0 {
-            file.set_permissions(fs::Permissions::from_mode(0o600)).map_err(io)?;
-        }
-        if metadata.len() == 0 {
-            // A file whose name is not on disk is gone after a power cut, whatever was synced into it.
-            File::open(folder).and_then(|folder| folder.sync_all()).map_err(io)?;
-        }
-        FileBackend::new(file).map_err(|error| opening(path, error))
+        Ok(Self(Arc::new(Held::file(path)?)))
     }
 
     /// In memory: nothing survives.
@@ -150,69 +75,28 @@ impl Store {
         Self::with(Path::new("memory"), |_| Ok(InMemoryBackend::new()))
     }
 
-    /// Over any backend; `make` is what to make it with, now and whenever an IO has failed.
+    /// Over any backend; as [`Held::with`].
     pub(super) fn with<B: StorageBackend>(
         path: &Path,
         make: impl Fn(bool) -> Result<B, OpenError> + Send + Sync + 'static,
     ) -> Result<Self, OpenError> {
-        let named = path.to_owned();
-        let open: Opener = Box::new(move |new| {
-            let database = Builder::new().set_cache_size(CACHE_BYTES).create_with_backend(make(new)?);
-            let database = database.map_err(|error| opening(&named, error))?;
-            let not_ours = |what| OpenError::NotOurs { path: named.clone(), what };
-            let layout = layout(&database).map_err(|Failed(what)| not_ours(what))?;
-            if layout == LAYOUT {
-                return Ok(database);
-            }
-            Err(not_ours(format!("layout {layout} and not {LAYOUT}")))
-        });
-        let database = Mutex::new(Some(Arc::new(open(true)?)));
-        Ok(Self(Arc::new(Inner { path: path.to_owned(), open, database })))
-    }
-
-    fn held(&self) -> MutexGuard<'_, Option<Arc<Database>>> {
-        self.0.database.lock().unwrap_or_else(PoisonError::into_inner)
+        Ok(Self(Arc::new(Held::with(path, make)?)))
     }
 
     fn database(&self) -> Result<Arc<Database>, Failed> {
-        self.held().clone().ok_or_else(|| Failed("it could not be opened anew".to_owned()))
+        self.0.database()
     }
 
-    /// Opens the file anew after an IO failed: the database that met it takes nothing any more, and nobody knows what of its last write
-    /// is on the disk. `saved` is the hash of the last entry that is known to be there. Only the writer calls this.
+    /// Opens the file anew ([`Held::reopen`]). `saved` is the hash of the last entry that is known to be there. Only the writer calls this.
     ///
     /// # Errors
-    /// When it is still in use by a reader, cannot be opened, or its journal does not hold.
+    /// When it cannot be opened, or its journal does not hold.
     pub(super) fn reopen(&self, saved: &str) -> Result<(Vec<(Subject, Record)>, Head), Failed> {
-        self.close()?;
-        let database = (self.0.open)(false).map_err(|error| Failed(error.to_string()))?;
-        *self.held() = Some(Arc::new(database));
-        let verdict = self.verify(Some(saved.to_owned()))?;
-        if let Some(Broken { sequence, why }) = verdict.broken {
-            return Err(Failed(format!("{}: the journal does not hold at entry {sequence} ({why})", self.0.path.display())));
+        self.0.reopen()?;
+        if let Some(Broken { sequence, why }) = self.verify(Some(saved.to_owned()))?.broken {
+            return Err(Failed(format!("its journal does not hold at entry {sequence} ({why})")));
         }
         self.switches()
-    }
-
-    /// Lets go of the file, and of the lock on it, once nobody reads from it any more.
-    fn close(&self) -> Result<(), Failed> {
-        let Some(mut database) = self.held().take() else { return Ok(()) };
-        let mut waited = Duration::ZERO;
-        loop {
-            match Arc::try_unwrap(database) {
-                Ok(last) => {
-                    drop(last);
-                    return Ok(());
-                }
-                Err(shared) if waited >= READERS_WAIT_MAX => {
-                    *self.held() = Some(shared);
-                    return Err(Failed("somebody still reads from it".to_owned()));
-                }
-                Err(shared) => database = shared,
-            }
-            std::thread::sleep(READERS_LOOK);
-            waited += READERS_LOOK;
-        }
     }
 
     /// All switches, and the end of the journal.
@@ -369,43 +253,11 @@ impl Store {
     }
 }
 
-/// The file's layout; makes the tables of a new one.
-fn layout(database: &Database) -> Result<u8, Failed> {
-    let transaction = write(database)?;
-    let layout = {
-        let mut meta = transaction.open_table(META)?;
-        let known = meta.get("layout")?.and_then(|value| value.value().first().copied());
-        if known.is_none() {
-            meta.insert("layout", [LAYOUT].as_slice())?;
-        }
-        known
-    };
-    transaction.open_table(SWITCHES)?;
-    transaction.open_table(JOURNAL)?;
-    transaction.open_table(ISSUERS)?;
-    match layout {
-        Some(_) => transaction.abort()?,
-        None => transaction.commit()?,
-    }
-    Ok(layout.unwrap_or(LAYOUT))
-}
-
-fn write(database: &Database) -> Result<WriteTransaction, Failed> {
+pub(super) fn write(database: &Database) -> Result<WriteTransaction, Failed> {
     let mut transaction = database.begin_write()?;
     // After `kill -9` the start does not walk the whole file.
     transaction.set_quick_repair(true);
     Ok(transaction)
-}
-
-fn opening(path: &Path, error: DatabaseError) -> OpenError {
-    let path = path.to_owned();
-    match error {
-        DatabaseError::DatabaseAlreadyOpen => OpenError::InUse(path),
-        DatabaseError::Storage(redb::StorageError::Io(error)) if error.kind() != io::ErrorKind::InvalidData => {
-            OpenError::Io { path, error }
-        }
-        other => OpenError::NotOurs { path, what: other.to_string() },
-    }
 }
 
 /// A stored row; `None`: not one of ours.

@@ -13,6 +13,7 @@
 //! No caller chooses a host: scheme, authority and the path's beginning are the provider's, and a segment that a server might take
 //! for a step upwards is refused.
 
+mod passing_on;
 mod reading;
 
 use std::sync::Arc;
@@ -25,11 +26,11 @@ use http::header::{
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, StatusCode, Version};
 use hyper::body::{Body as _, Incoming};
-use tokio::time::{timeout, timeout_at};
+use tokio::time::timeout_at;
 use tokio_util::sync::CancellationToken;
 
 use crate::attempt::control::Stop;
-use crate::classify::{self, Class, Context, ERROR_BODY_BYTES_MAX, Evidence, Timer};
+use crate::classify::{self, Context, ERROR_BODY_BYTES_MAX, Evidence, Timer};
 use crate::clock::{Instant, UnixMillis};
 use crate::config::settings::{RouteSettings, WorkflowSettings};
 use crate::contract::headers;
@@ -43,15 +44,16 @@ use super::admission::Permit;
 use super::app::{App, Current};
 use super::auth::Caller;
 use super::client_body::{ClientBody, Limits};
-use super::emit::{Driven, Emitter, Out};
+use super::emit::Driven;
 use super::endpoints::{self, dialect_of};
 use super::intake::{self, Answer, Refusal};
 use super::outward::{self, Facts};
-use super::read::{is_event_stream, next_chunk, read_bounded};
-use super::stream::ERROR_BODY_WAIT;
 use super::passage::named;
-use super::told::{CLIENT_GONE, Told};
+use super::read::{is_event_stream, read_bounded};
+use super::stream::ERROR_BODY_WAIT;
+use super::told::Told;
 use super::transport::{InRequest, Transport};
+use passing_on::{Shown, pump};
 pub(super) use reading::foreground;
 use reading::{RESPONSES, is_of, is_plain, model_of, own_model, routed};
 
@@ -188,11 +190,7 @@ pub(super) fn takes_background(workflow: &WorkflowSettings) -> bool {
 }
 
 /// Sends a background request: to the primary, with the route's model as ever, and with no recovery.
-pub(super) async fn background(
-    app: Arc<App>,
-    mut passing: Passing,
-    told: &mut Told,
-) -> Result<Answer, Refusal> {
+pub(super) async fn background(app: Arc<App>, mut passing: Passing, told: &mut Told) -> Result<Answer, Refusal> {
     check(&passing.parts)?;
     if passing.parts.headers.contains_key("idempotency-key") {
         // It would have to be remembered for as long as the answer is being made.
@@ -348,7 +346,7 @@ fn answer(
     let limits = Limits { stop: stop.clone(), until: None };
     // Only standard status codes go out (FIELD_CASES F38).
     let status = if matches!(head.status.as_u16(), 200..=206) { head.status } else { StatusCode::OK };
-    let mut shown = Shown { told: Some(told.showing(status)), status, stop };
+    let mut shown = Shown::new(told, status, stop);
     if body.is_end_stream() {
         // Nobody will ask for a body of no bytes.
         shown.whole();
@@ -363,64 +361,4 @@ fn answer(
     *response.status_mut() = status;
     *response.headers_mut() = headers;
     response
-}
-
-/// Piece after piece, the next when the last was taken; `idle_ms` without one, a break and the end of a shutdown's grace cut it.
-async fn pump(mut body: Incoming, emitter: Emitter, idle: std::time::Duration, mut shown: Shown) {
-    loop {
-        let next = tokio::select! {
-            biased;
-            () = shown.stop.cancelled() => {
-                drop(shown);
-                break;
-            }
-            next = timeout(idle, next_chunk(&mut body)) => next,
-        };
-        match next {
-            Ok(None) => return shown.whole(),
-            Ok(Some(Ok(data))) => {
-                if body.is_end_stream() {
-                    // Of a known length: who has it all need not ask again.
-                    shown.whole();
-                }
-                emitter.emit(Out::Data(data)).await;
-            }
-            Ok(Some(Err(_))) | Err(_) => {
-                shown.broken_off();
-                break;
-            }
-        }
-    }
-    emitter.emit(Out::Abort(Bytes::new())).await;
-}
-
-/// The line of an answer that is being passed on: told once, at its end. Dropped before that, nobody is there to read it any more, or
-/// the grace of a shutdown is over.
-struct Shown {
-    told: Option<Told>,
-    status: StatusCode,
-    stop: CancellationToken,
-}
-
-impl Shown {
-    fn whole(&mut self) {
-        if let Some(told) = self.told.take() {
-            told.answered(self.status);
-        }
-    }
-
-    /// By the provider, with whatever was shown of it.
-    fn broken_off(mut self) {
-        if let Some(told) = self.told.take() {
-            told.cut(Class::PartialOutput.name(), Some(Class::PartialOutput));
-        }
-    }
-}
-
-impl Drop for Shown {
-    fn drop(&mut self) {
-        if let Some(told) = self.told.take() {
-            told.cut(if self.stop.is_cancelled() { "shutting_down" } else { CLIENT_GONE }, None);
-        }
-    }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use http::{HeaderMap, StatusCode};
 
-use crate::class::Class;
+use crate::classify::Class;
 use crate::clock::{Instant, UnixMillis};
 use crate::config::settings::WorkflowSettings;
 use crate::contract::{Contract, Endpoint};

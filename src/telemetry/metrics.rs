@@ -248,7 +248,8 @@ impl Metrics {
     }
 
     /// A request that the relay itself turned away before any call, to be sent again later: `overloaded`, `memory`,
-    /// `too_many_waiters` at its own door, `capacity`, `failover_limit`, `tripped`, `killed` at the routes'. Once a request.
+    /// `too_many_waiters` at its own door; at the routes' the nearest of `failover_limit`, `capacity`, `tripped`, `killed`. Once a
+    /// request.
     pub fn shed(&self, reason: &'static str) {
         self.shed.get_or_create(&labels(&names::SHED, [Cow::Borrowed(reason)])).inc();
     }

@@ -60,7 +60,7 @@ pub const LABELS: &[(&str, &str)] = &[
     ),
     (
         "reason",
-        "the word that callers get as `rubicon.reason`, or `none`; of what is shed: `overloaded`, `memory` and `too_many_waiters` at the relay's door, `capacity`, `failover_limit`, `tripped` and `killed` at the route that would open first",
+        "the word that callers get as `rubicon.reason`, or `none`; of what is shed: `overloaded`, `memory` and `too_many_waiters` at the relay's door, at the routes the nearest of `failover_limit`, `capacity`, `tripped` and `killed`",
     ),
     ("kind", "of attempts: `first`, `retry`, `equivalent_failover`, `cross_model_fallback`; of alarms: what happened"),
     (

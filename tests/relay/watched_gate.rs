@@ -13,7 +13,9 @@ use rubicon::serve::Server;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use crate::harness::{Answered, Http, PATIENCE, client, path, post, provider, relay, request, send, settings_with, url};
+use crate::harness::{
+    Answered, Http, PATIENCE, client, path, post, provider, relay, request, send, settings_with, url,
+};
 use crate::operators::{Who, admin, get, with_operators};
 use crate::raw::Raw;
 use crate::setup::{Setup, always, overloaded};
@@ -103,7 +105,8 @@ async fn an_attempt_says_what_its_breaker_was() {
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
         // There is no other route, so it was asked all the same.
-        let said: Vec<Value> = lines.of(&relay, "attempt", 3).await.iter().map(|line| line["circuit"].clone()).collect();
+        let said: Vec<Value> =
+            lines.of(&relay, "attempt", 3).await.iter().map(|line| line["circuit"].clone()).collect();
         assert_eq!(said, [json!("healthy"), json!("healthy"), json!(third)]);
         let requests = lines.of(&relay, "request", 3).await;
         assert_eq!(requests[2]["circuit"], third);
@@ -111,7 +114,7 @@ async fn an_attempt_says_what_its_breaker_was() {
     }
 }
 
-/// Every request that is turned away before any call is counted once, under what closes the route that would open first.
+/// Every request that is turned away before any call is counted once, under the nearest of what kept it out.
 #[tokio::test]
 async fn shed_requests_are_counted_by_what_kept_them_out() {
     let shed = |relay: &Server, reason: &str| sum(relay, "rubicon_shed_total", &[&format!("reason=\"{reason}\"")]);
@@ -187,7 +190,8 @@ async fn a_refusal_has_one_name_everywhere() {
     };
     kill(&relay, &["b"]);
     // The first trips `a` and takes the only place at `c`.
-    let mut held = Raw::post(relay.address(), CHAT, &format!("authorization: Bearer {key}\r\n"), &request(CHAT, true)).await;
+    let mut held =
+        Raw::post(relay.address(), CHAT, &format!("authorization: Bearer {key}\r\n"), &request(CHAT, true)).await;
     held.read_until("from c").await;
     let answered = call(&key).await;
     let expected = json!([
@@ -216,7 +220,9 @@ async fn a_refusal_has_one_name_everywhere() {
 async fn operators_see_how_a_route_stands_by_itself() {
     let (a, b) = (always(overloaded()).await, long("b").await);
     let setup = Setup::primary(a.base_url())
-        .with_route("oncall = \"team-a\"\nbreaker = { failures = 2, cooldown_ms = 3600000 }\nlimits = { concurrency = 9 }")
+        .with_route(
+            "oncall = \"team-a\"\nbreaker = { failures = 2, cooldown_ms = 3600000 }\nlimits = { concurrency = 9 }",
+        )
         .equivalent("b", &b)
         .with_route("failover_limits = { concurrency = 3 }");
     let relay = with_operators(setup).await;

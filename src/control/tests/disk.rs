@@ -258,7 +258,8 @@ async fn a_journal_that_has_lost_what_was_saved_is_not_gone_on_with() {
     let empty = Arc::new(Disk::default());
     let (first, second) = (Arc::new(Disk::default()), Arc::clone(&empty));
     let disk = Arc::clone(&first);
-    let store = Store::with(Path::new("swapped"), move |new| Ok(Failing(Arc::clone(if new { &first } else { &second }))));
+    let store =
+        Store::with(Path::new("swapped"), move |new| Ok(Failing(Arc::clone(if new { &first } else { &second }))));
     let control = Control::over(store.expect("made"), Path::new("swapped"), NOW, true).expect("opened");
     kill(&control, "a").await.expect("killed");
     disk.set_full(true);
@@ -292,8 +293,10 @@ fn the_most_cautious_of_memory_and_disk_counts() {
     ];
     let mut table = Table::new(memory, Head::default());
     let mended = table.mend(disk, head, NOW);
-    let written: Vec<_> =
-        mended.iter().map(|mended| (mended.subject.to_string(), mended.record.version, mended.entry.sequence)).collect();
+    let written: Vec<_> = mended
+        .iter()
+        .map(|mended| (mended.subject.to_string(), mended.record.version, mended.entry.sequence))
+        .collect();
     let expected = [("route:restored-elsewhere", 5, 8), ("failover:w", 4, 9), ("route:unsaved", 5, 10)];
     assert_eq!(written, expected.map(|(name, version, sequence)| (name.to_owned(), version, sequence)));
     assert_eq!((mended[0].entry.previous.as_str(), mended[0].entry.from.as_str()), ("h", "live"));
