@@ -306,7 +306,9 @@ async fn a_stream_of_responses_without_its_end_is_no_whole_one() {
         let length = text.len().to_string();
         let head = [("content-type", "text/event-stream"), ("content-length", length.as_str())];
         let a = always(Answer::new().head(200, &head).text(&text)).await;
-        let relay = start(&setup(&a).workflow(r#"passthrough = ["/v1/responses", "/v1/responses/{id}"]"#)).await;
+        let listed = r#"passthrough = ["/v1/responses", "/v1/responses/{id}"]"#;
+        let setup = Setup::primary(a.base_url()).with_provider("api_key = \"env:KEY\"").workflow(listed);
+        let relay = start(&setup).await;
         for (method, path, body) in [
             ("GET", "/v1/responses/resp_1?stream=true", &b""[..]),
             ("POST", "/v1/responses", br#"{"model":"m","input":"hi","background":true,"stream":true}"#),
