@@ -52,3 +52,4 @@ mod streams;
 mod stuck;
 mod traces;
 mod watched;
+mod watched_gate;
