@@ -548,7 +548,11 @@ fn judge_block(upstream: &mut Upstream, block: &SseBlock) -> Judged {
         Stand::Free => Judged::Input(Input::Event(reading.show, size)),
         Stand::Open => Judged::Input(Input::Waits(size)),
         Stand::Whole => Judged::Input(Input::Whole(size)),
-        Stand::Broken(broken) => Judged::Broken(broken),
+        Stand::Broken(broken) => {
+            // Seen, and never sent.
+            upstream.waiting.1 += 1;
+            Judged::Broken(broken)
+        }
     }
 }
 

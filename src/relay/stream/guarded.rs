@@ -105,7 +105,10 @@ impl Run {
                 upstream.waiting.1 = 0;
                 ready.push_back(block.raw);
             }
-            Effect::Overflow => return Err(Cut::Call(Broken::TooLarge)),
+            Effect::Overflow => {
+                upstream.waiting.1 += u64::from(is_event);
+                return Err(Cut::Call(Broken::TooLarge));
+            }
             _ => ready.push_back(block.raw),
         }
         Ok(())
