@@ -156,11 +156,6 @@ pub fn actions(class: Class) -> Actions {
     }
 }
 
-/// Whether a refusal is of the moment only: the same request may be let in a little later.
-pub fn is_momentary(refusal: &Refusal) -> bool {
-    matches!(refusal, Refusal::Killed | Refusal::Tripped | Refusal::Capacity | Refusal::FailoverLimit)
-}
-
 /// The candidate that is asked first: the first in order that is not shut. An alternate is for a model that is out (SPEC section 6),
 /// so not for a primary that has tripped or is full; it is for one that was killed, or that may not serve this request at all.
 pub fn first(plan: &Plan, tried: &[Tried], primary: &RouteId) -> Option<usize> {
@@ -171,8 +166,7 @@ pub fn first(plan: &Plan, tried: &[Tried], primary: &RouteId) -> Option<usize> {
         return all.into_iter().find(|index| of_same_model(index) && !is_shut(*index));
     }
     let mut of_primary = plan.refused.iter().filter(|(route, _)| route == primary).flat_map(|(_, reasons)| reasons);
-    let only_for_now = of_primary.clone().next().is_some()
-        && of_primary.all(|reason| is_momentary(reason) && *reason != Refusal::Killed);
+    let only_for_now = of_primary.clone().next().is_some() && of_primary.all(Refusal::is_momentary);
     all.into_iter().find(|index| !only_for_now && !is_shut(*index))
 }
 

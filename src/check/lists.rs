@@ -75,6 +75,13 @@ fn expiring(further: &BTreeMap<RouteId, &Arc<RouteSettings>>, finder: &mut Finde
     let settings = &finder.loaded.settings;
     for (index, approval) in settings.approvals.iter().enumerate().filter(|(_, one)| is_used(settings, one)) {
         let Some((until, days)) = soon(approval.until, finder.now) else { continue };
+        let renewed = settings.approvals.iter().any(|other| {
+            (&other.workflow, &other.route, other.purpose) == (&approval.workflow, &approval.route, approval.purpose)
+                && other.until.is_none_or(|later| Some(later) > approval.until)
+        });
+        if renewed {
+            continue;
+        }
         let message = format!(
             "ends in {days} days; workflow `{}` then cannot use `{}` for {}",
             approval.workflow,

@@ -6,6 +6,7 @@
 //! token (half written) changes nothing: the last good token stays, and the log says once that it does, without any of it.
 //! Deliberately not here: when it is asked, and on which thread (`upstream::token`).
 
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -18,14 +19,13 @@ use super::{SECRET_BYTES_MAX, read_bounded, reason};
 /// How long a token is taken for current without a look at its file.
 pub const LOOKED_AT_EVERY: Duration = Duration::from_secs(1);
 
-/// A token's file and its last good content.
-#[derive(Debug)]
+/// A token's file and its last good content. Prints its path only: what was looked at when is no difference between two loads of a
+/// configuration ([`changes`](super::changes)), and the token is nobody's business.
 pub struct TokenFile {
     path: PathBuf,
     state: Mutex<State>,
 }
 
-#[derive(Debug)]
 struct State {
     token: Secret,
     /// When a look began last; `None`: none since the configuration was loaded.
@@ -34,6 +34,12 @@ struct State {
     looking: bool,
     /// The last look found no token.
     failing: bool,
+}
+
+impl fmt::Debug for TokenFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("TokenFile").field(&self.path).finish()
+    }
 }
 
 impl TokenFile {
@@ -123,6 +129,9 @@ mod tests {
             assert_eq!(reads(content), token, "{:?}", content.map(<[u8]>::len));
         }
         assert!(!format!("{file:?}").contains("forth"));
+        let (looked, _) = (file.is_due(Instant::now()), file.look());
+        let fresh = TokenFile::new(path.clone(), Secret::new("another".into()));
+        assert!(looked && format!("{file:?}") == format!("{fresh:?}"), "a look is no change of the configuration");
     }
 
     #[tokio::test(start_paused = true)]

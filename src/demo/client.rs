@@ -1,6 +1,6 @@
 //! The demo's client: sends one request as an application would, reads the stream event by event and says what it saw.
 //!
-//! It knows just enough of the two dialects to tell text, tool arguments and error frames apart; it never retries (a scene may
+//! It knows just enough of the dialects to tell text, tool arguments and error frames apart; it never retries (a scene may
 //! make it, to break a rule on purpose).
 
 use std::time::Duration;
@@ -130,7 +130,7 @@ impl Client {
     }
 }
 
-/// Takes text, tool arguments or an error out of one event of either dialect.
+/// Takes text, tool arguments or an error out of one event of any dialect.
 fn note(seen: &mut Seen, data: &[u8]) {
     let Ok(event) = serde_json::from_slice::<Value>(data) else { return };
     if event["error"].is_object() {
@@ -140,6 +140,9 @@ fn note(seen: &mut Seen, data: &[u8]) {
     let text = [&event["choices"][0]["delta"]["content"], &event["delta"]["text"]];
     let arguments =
         [&event["choices"][0]["delta"]["tool_calls"][0]["function"]["arguments"], &event["delta"]["partial_json"]];
+    if event["type"] == "response.output_text.delta" {
+        seen.text.extend(event["delta"].as_str());
+    }
     seen.text.extend(text.iter().filter_map(|value| value.as_str()));
     seen.arguments.extend(arguments.iter().filter_map(|value| value.as_str()));
 }

@@ -12,6 +12,9 @@ use std::path::Path;
 
 use crate::clock::{Instant, UnixMillis};
 use crate::config::{self, Sources};
+use crate::control::record::Subject;
+use crate::control::table::{Precondition, Request};
+use crate::ids::RouteId;
 use crate::mock::{MockProvider, Script};
 use crate::serve::Server;
 
@@ -132,9 +135,19 @@ impl Demo {
 
     async fn observe(&self, scene: Scene, lines: &mut String) -> Result<(Seen, (u64, u64), serde_json::Value), String> {
         let client = Client::new(format!("http://{}", self.relay.address()));
+        let kills = scene.kills(self.broken == Some(scene));
+        if kills {
+            self.switch("primary", true).await?;
+        }
         let began = Instant::now();
-        let seen = client.post(scene.path(), &scene.request()).await?;
+        let mut seen = client.post(scene.path(), &scene.request()).await?;
         let took = began.elapsed();
+        if kills {
+            self.switch("primary", false).await?;
+        }
+        if let Some(next) = scene.next_turn(self.broken == Some(scene)) {
+            seen = client.post(scene.path(), &next).await?;
+        }
         if scene.client_repeats(self.broken == Some(scene)) {
             client.post(scene.path(), &scene.request()).await?;
         }
@@ -142,6 +155,19 @@ impl Demo {
         let known = client.get(&format!("/v1/operations/{}", seen.operation)).await?;
         describe(lines, &seen, took.as_millis(), calls, &known);
         Ok((seen, calls, known))
+    }
+
+    /// Kills or restores a route, as the admin side does.
+    async fn switch(&self, route: &str, stop: bool) -> Result<(), String> {
+        let change = Request {
+            subject: Subject::Route(RouteId::new(route)),
+            stop,
+            by: "the demo".to_owned(),
+            reason: "a scene".to_owned(),
+            precondition: Precondition::Any,
+            now: UnixMillis::now(),
+        };
+        self.relay.app().control.change(change).await.map(drop).map_err(|refused| format!("{refused:?}"))
     }
 
     /// Lines to try by hand while it stays up.
@@ -201,7 +227,7 @@ fn config_text(primary: &MockProvider, secondary: &MockProvider, broken: Option<
         let _ = write!(
             text,
             "[provider.{name}]\nkind = \"openai-compatible\"\nbase_url = \"{base}/v1\"\nterminal = \"strict\"\n\
-             [route.{name}]\nprovider = \"{name}\"\ndialects = [\"chat-completions\", \"anthropic-messages\"]\n\
+             [route.{name}]\nprovider = \"{name}\"\ndialects = [\"chat-completions\", \"anthropic-messages\", \"responses\"]\n\
              capabilities = [\"text\", \"tools\"]\nverified = {{ on = 2026-01-01, by = \"demo\" }}\n"
         );
     }

@@ -5,7 +5,7 @@
 
 use serde_json::{Value, json};
 
-use crate::mock::{Answer, Rule, anthropic, anthropic_text, chat, chat_text};
+use crate::mock::{Answer, Rule, anthropic, anthropic_text, chat, chat_text, responses, responses_text};
 
 use super::client::{Ended, Seen};
 
@@ -19,6 +19,8 @@ pub(super) enum Scene {
     ToolCall,
     Quota,
     Deadline,
+    NextTurn,
+    KillSwitch,
 }
 
 /// What must have happened.
@@ -32,7 +34,7 @@ const ANSWER: [&str; 4] = ["Your refund", " of $12.50", " is on", " its way."];
 const WHOLE: &str = "Your refund of $12.50 is on its way.";
 
 impl Scene {
-    pub(super) const ALL: [Self; 7] = [
+    pub(super) const ALL: [Self; 9] = [
         Self::Clean,
         Self::Failover503,
         Self::ErrorBeforeOutput,
@@ -40,6 +42,8 @@ impl Scene {
         Self::ToolCall,
         Self::Quota,
         Self::Deadline,
+        Self::NextTurn,
+        Self::KillSwitch,
     ];
 
     /// The name for `--break`, which is also the model's name in the lines to try.
@@ -52,6 +56,8 @@ impl Scene {
             Self::ToolCall => "tool-call",
             Self::Quota => "quota",
             Self::Deadline => "deadline",
+            Self::NextTurn => "next-turn",
+            Self::KillSwitch => "kill-switch",
         }
     }
 
@@ -65,12 +71,18 @@ impl Scene {
             Self::ToolCall => "A tool call was delivered, then the stream is cut: it is never replayed",
             Self::Quota => "The primary's quota is used up (429): stop, and no second call",
             Self::Deadline => "The primary says nothing: the deadline ends it, and leaves no time for a second call",
+            Self::NextTurn => "Turn one failed over: turn two goes back to the secondary, which holds its state",
+            Self::KillSwitch => "An operator killed the primary's route: it gets no call, and nobody notices",
         }
     }
 
     /// The path it is asked at.
     pub(super) fn path(self) -> &'static str {
-        if self == Self::ToolCall { "/v1/messages" } else { "/v1/chat/completions" }
+        match self {
+            Self::ToolCall => "/v1/messages",
+            Self::NextTurn => "/v1/responses",
+            _ => "/v1/chat/completions",
+        }
     }
 
     /// The request.
@@ -82,8 +94,22 @@ impl Scene {
                 "tools": [{ "name": "refund_order", "description": "Refunds an order",
                     "input_schema": { "type": "object", "properties": { "order": { "type": "string" } } } }],
             }),
+            Self::NextTurn => json!({ "model": self.name(), "stream": true, "input": "Where is my refund?" }),
             _ => json!({ "model": self.name(), "stream": true, "messages": messages }),
         }
+    }
+
+    /// The next turn of the conversation, where the scene has one: it names the answer that it goes on from.
+    pub(super) fn next_turn(self, broken: bool) -> Option<Value> {
+        let state = if broken { Value::Null } else { responses::ID.into() };
+        (self == Self::NextTurn).then(
+            || json!({ "model": self.name(), "stream": true, "input": "And when?", "previous_response_id": state }),
+        )
+    }
+
+    /// Whether an operator kills the primary's route for the scene.
+    pub(super) fn kills(self, broken: bool) -> bool {
+        self == Self::KillSwitch && !broken
     }
 
     /// What the scene's workflow sets beside the demo's common configuration.
@@ -127,13 +153,22 @@ impl Scene {
             ),
             Self::Deadline if broken => chat_text(&ANSWER),
             Self::Deadline => Answer::sse().step(chat::role()).hang(),
+            Self::NextTurn => {
+                let well = Rule::new(self.name()).model(self.name()).answer(overloaded());
+                return well.answer(responses_text(&["I do not know this conversation."]));
+            }
+            Self::KillSwitch => half_text().abort_rst(),
         };
         Rule::new(self.name()).model(self.name()).answer(answer)
     }
 
     /// What the secondary's stub does, if it is asked.
     pub(super) fn secondary(self) -> Rule {
-        let answer = if self == Self::ToolCall { anthropic_text(&ANSWER) } else { chat_text(&ANSWER) };
+        let answer = match self {
+            Self::ToolCall => anthropic_text(&ANSWER),
+            Self::NextTurn => responses_text(&ANSWER),
+            _ => chat_text(&ANSWER),
+        };
         Rule::new(self.name()).model(self.name()).answer(answer)
     }
 
@@ -174,6 +209,16 @@ impl Scene {
                 expect(seen.status == 424, "424, which no SDK retries")?;
                 expect(seen.rubicon("class") == "quota_exhausted", "the class quota_exhausted")?;
                 expect(outcome.calls == (1, 0), "no second call")
+            }
+            Self::NextTurn => {
+                whole()?;
+                expect(seen.recovery == "none", "Rubicon-Recovery: none")?;
+                expect(outcome.calls == (1, 2), "one call of the primary, two of the secondary")
+            }
+            Self::KillSwitch => {
+                whole()?;
+                expect(seen.attempts == "1", "one attempt")?;
+                expect(outcome.calls == (0, 1), "no call of the primary")
             }
             Self::Deadline => {
                 expect(seen.status == 424, "424, which no SDK retries")?;

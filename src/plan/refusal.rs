@@ -322,6 +322,12 @@ impl Refusal {
     pub fn is_momentary(&self) -> bool {
         matches!(self, Self::Tripped | Self::Capacity | Self::FailoverLimit)
     }
+
+    /// It is the gate's word, a kill switch included: nothing of the configuration or the request stands against the route, so the same
+    /// request may be served later without a change of either.
+    pub fn is_by_gate(&self) -> bool {
+        *self == Self::Killed || self.is_momentary()
+    }
 }
 
 impl fmt::Display for Refusal {

@@ -39,7 +39,6 @@ use super::operations::{Operation, State};
 use super::outward;
 use super::passage::{self, Entered};
 use super::report::Report;
-use super::stream;
 
 /// Everything that one operation is made of.
 pub struct Job {
@@ -103,13 +102,12 @@ pub(super) struct Run {
     pub(super) job: Job,
     pub(super) emit: Emitter,
     pub(super) boundary: Boundary,
-    /// What is asked of its answer, where `commit` asks for anything.
     pub(super) wanted: Option<Arc<Wanted>>,
     pub(super) budget: Budget,
     pub(super) tried: Vec<Tried>,
     pub(super) dialect: Dialect,
     /// Candidates that were not asked, and why; known once the controller has stopped.
-    left_out: Vec<(RouteId, plan::Refusal)>,
+    pub(super) left_out: Vec<(RouteId, plan::Refusal)>,
     /// A hosted tool that may change the world has started, in whatever attempt.
     pub(super) acted: bool,
     /// An attempt is going on: its request may be on its way, and its provider may go on when nobody listens any more.
@@ -137,7 +135,7 @@ pub fn run(job: Job, emit: Emitter) -> impl Future<Output = ()> + Send {
     let hold = job.workflow.hold;
     let limits = HoldLimits { events_max: hold.max_events, bytes_max: hold.max_bytes };
     let keepalive_at = hold.keepalive_after.filter(|_| contract.facts.stream).map(|after| admitted + after);
-    let (policy, wanted) = stream::policy(&job);
+    let (policy, wanted) = super::stream::policy(&job);
     let mut run = Run {
         wanted,
         boundary: Boundary::new(policy, job.workflow.reasoning_held, limits),
@@ -310,6 +308,7 @@ impl Run {
         };
         let next = match control::decide(&situation) {
             Next::Attempt { .. } if !self.may_try_further(now) => {
+                self.job.app.telemetry.metrics().retry_budget_refused();
                 Next::Stop { reason: Stop::RetryBudgetExhausted, class: failed.verdict.class }
             }
             next => next,
@@ -481,6 +480,7 @@ impl Run {
         failure.rubicon.class = None;
         let shed = self.closed_for_now().filter(|_| stop == Stop::NoEligibleFallback);
         if let Some(closed) = shed {
+            self.job.app.telemetry.metrics().shed(closed.by);
             "No route can take this request now; nothing was sent to a provider.".clone_into(&mut failure.message);
             failure.status = closed.status;
             failure.rubicon.retryable = true;

@@ -5,8 +5,9 @@
 //! Three approved and verified routes, each at a provider of its own: `a` (primary), `b` (equivalent), `c` (alternate).
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use rubicon::clock::Instant;
 use rubicon::mock::{Answer, MockProvider, Rule, Script, Step, chat, chat_text, chat_whole_text};
 use rubicon::serve::Server;
 use serde_json::{Value, json};

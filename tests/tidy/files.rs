@@ -15,7 +15,6 @@ const LINES_WITHOUT_REASON_MAX: usize = 400;
 /// Files with more production lines than [`LINES_WITHOUT_REASON_MAX`], and why they stay whole.
 const LONG: &[(&str, &str)] = &[
     ("src/classify/rules.rs", "one table, read from top to bottom: its order is the judgement"),
-    ("src/config/settings.rs", "what a config file says, type by type, in the order of the file"),
     ("src/relay/handler.rs", "admission in the order in which a request meets it, and the small endpoints beside it"),
     ("src/relay/operation.rs", "the one driver: what it may do next stands on one page"),
     ("src/relay/stream.rs", "one streamed attempt from its head to its end, with the state that all of it shares"),

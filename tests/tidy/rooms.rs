@@ -33,7 +33,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("check", &["clock", "config", "ids", "plan"]),
     ("upstream", &["classify", "clock", "config", "contract", "protocol"]),
     ("attempt", &["classify", "clock", "config", "ids", "plan", "protocol"]),
-    ("telemetry", &["boundary", "class", "classify", "clock", "config", "ids", "protocol"]),
+    ("telemetry", &["boundary", "class", "classify", "clock", "config", "ids", "protocol", "reply"]),
     (
         "relay",
         &[
@@ -55,10 +55,10 @@ const ROOMS: &[(&str, &[&str])] = &[
             "wire",
         ],
     ),
-    ("admin", &["clock", "config", "control", "ids", "plan", "relay", "telemetry"]),
+    ("admin", &["clock", "config", "control", "gate", "ids", "plan", "relay", "telemetry"]),
     ("serve", &["admin", "check", "clock", "config", "relay"]),
     ("mock", &["clock"]),
-    ("demo", &["clock", "config", "mock", "serve", "wire"]),
+    ("demo", &["clock", "config", "control", "ids", "mock", "serve", "wire"]),
     (
         "cli",
         &[

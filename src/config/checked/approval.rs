@@ -30,8 +30,10 @@ pub(super) fn all(root: &Node, problems: &mut Problems<'_>) -> Vec<Approval> {
         if resolved {
             is_used(root, node, workflow, route, purpose, problems);
         }
-        if !seen.insert((workflow, route, node.text("purpose"))) {
-            let message = "the same workflow, route and purpose are approved above: which one counts? Keep the newer";
+        // One that is about to end is renewed by a second one beside it: any that is live is enough.
+        let terms = (node.date("until"), node.text("network"), node.text("route_digest"));
+        if !seen.insert((workflow, route, node.text("purpose"), terms)) {
+            let message = "stands above with the same terms";
             problems.error(Code::Duplicate, node.at, &node.key, message);
         }
         all.push(Approval {

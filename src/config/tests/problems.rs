@@ -348,3 +348,14 @@ fn a_malformed_digest_is_a_warning() {
         assert_eq!(warnings.iter().map(|problem| problem.code).collect::<Vec<_>>(), [Code::InvalidValue], "{digest}");
     }
 }
+
+/// An approval that is about to end is renewed by a second one beside it; the same one twice is a slip.
+#[test]
+fn approvals_are_renewed_by_another_and_not_by_the_same() {
+    let one = "[[approval]]\nworkflow = \"w\"\nroute = \"other\"\npurpose = \"failover\"\nuntil = 2027-03-31\n";
+    let plain = BASE.split("[[approval]]").next().unwrap();
+    let renewed = format!("{plain}{one}{}", one.replace("2027-03-31", "2027-09-30"));
+    assert_eq!(parsed(&renewed).unwrap().settings.approvals.len(), 2);
+    let twice = parsed(&format!("{plain}{one}{one}")).unwrap_err();
+    assert_eq!(twice.iter().map(|problem| problem.code).collect::<Vec<_>>(), [Code::Duplicate]);
+}
