@@ -169,4 +169,6 @@ pub struct Answer {
     pub served_model: Option<String>,
     /// State of the account's own that it gives out, sorted, without doubles.
     pub issued: Vec<Pin>,
+    /// It tells of a tool that the provider ran and that may have acted: matters where the answer is none.
+    pub acted: bool,
 }

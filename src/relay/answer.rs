@@ -48,6 +48,7 @@ impl Run {
                 return AttemptEnd::Over;
             }
         };
+        self.acted |= answer.acted;
         self.failed(candidate, &evidence, answer.usage, bound)
     }
 

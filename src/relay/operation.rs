@@ -240,20 +240,13 @@ impl Run {
         }
     }
 
-    /// The first attempt is bounded by the attempts and the cost only.
+    /// The first attempt, or why there is none.
     fn first(&self) -> Next {
-        let stop = |reason| Next::Stop { reason, class: Class::Unclassified };
-        if !self.budget.attempts_left() {
-            return stop(Stop::AttemptsExhausted);
+        let (plan, primary) = (&self.job.plan, &self.job.workflow.primary.name);
+        match control::begin(plan, &self.tried, primary, &self.budget, &self.needs()) {
+            Ok(candidate) => Next::Attempt { candidate, wait: Duration::ZERO },
+            Err(reason) => Next::Stop { reason, class: Class::Unclassified },
         }
-        let Some(candidate) = control::first(&self.job.plan, &self.tried, &self.job.workflow.primary.name) else {
-            return stop(Stop::NoEligibleFallback);
-        };
-        let (_, estimate) = self.needs_of(candidate);
-        if !self.budget.affords(estimate) {
-            return stop(Stop::CostExhausted);
-        }
-        Next::Attempt { candidate, wait: Duration::ZERO }
     }
 
     pub(super) fn route(&self, candidate: usize) -> Arc<RouteSettings> {
@@ -302,6 +295,7 @@ impl Run {
             needs: &needs,
             cut_early: failed.cut_early,
             hosted_may_act: self.job.contract.hosted_may_act(),
+            acted: self.acted,
             wait_first: self.job.workflow.failover.wait_first,
             now,
             random: super::app::random_u64(),

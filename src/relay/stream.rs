@@ -202,6 +202,7 @@ impl Run {
             Waited::TimedOut => Bytes::new(),
             Waited::Ready(read) => read.bytes,
         };
+        self.acted |= self.dialect.read_answer(&body).acted;
         let evidence = Evidence::Http { status: head.status.as_u16(), headers: &head.headers, body: &body };
         Err(self.failed(candidate, &evidence, nothing, bound))
     }
@@ -267,6 +268,7 @@ impl Run {
             }
             Waited::Ready(read) => read,
         };
+        self.acted |= self.dialect.read_answer(&read.bytes).acted;
         let fault = self.dialect.body_fault(&read.bytes);
         let evidence = match &fault {
             Some(fault) => Evidence::Fault { fault, headers: &head.headers },
@@ -291,7 +293,9 @@ impl Run {
                     Err(_) if upstream.ended() => return self.shown_nothing(candidate, &upstream, held).await,
                     Err(_) => return self.lost(candidate, &upstream, &Evidence::BadFraming, bound),
                 };
-                let input = match judge_block(&mut upstream, &block) {
+                let judged = judge_block(&mut upstream, &block);
+                self.acted |= upstream.acted;
+                let input = match judged {
                     Judged::Input(input) => input,
                     Judged::Fault(fault) => {
                         let evidence = Evidence::Fault { fault: &fault, headers: &upstream.headers };
@@ -304,7 +308,6 @@ impl Run {
                     Judged::PastTheEnd => return self.shown_nothing(candidate, &upstream, held).await,
                     Judged::Broken(broken) => return self.breaks(candidate, &upstream, broken, bound),
                 };
-                self.acted |= upstream.acted;
                 let before = self.boundary.phase();
                 match self.boundary.take(input) {
                     Effect::Hold => held.push(compact(block.raw)),
@@ -534,6 +537,7 @@ fn judge_block(upstream: &mut Upstream, block: &SseBlock) -> Judged {
     if over && !reading.terminal {
         return Judged::PastTheEnd;
     }
+    upstream.acted |= matches!(reading.show, Show::Effect { may_act: true });
     if let Some(fault) = reading.fault {
         return Judged::Fault(fault);
     }
@@ -541,7 +545,6 @@ fn judge_block(upstream: &mut Upstream, block: &SseBlock) -> Judged {
         return Judged::EarlyEnd;
     }
     upstream.events += 1;
-    upstream.acted |= matches!(reading.show, Show::Effect { may_act: true });
     upstream.unsettled |= finished && matches!(reading.show, Show::Visible(_) | Show::Effect { .. });
     let size = block.raw.len();
     match upstream.stand(block) {

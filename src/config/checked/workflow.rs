@@ -114,7 +114,7 @@ fn passthrough(node: &Node, problems: &mut Problems<'_>) -> Vec<Pattern> {
             Ok(pattern) => match pattern.shadows() {
                 None => patterns.push(pattern),
                 Some(own) => {
-                    let message = format!("{} would take {own}, which the relay serves itself", shown(&item.text));
+                    let message = format!("`{}` would take {own}, which the relay serves itself", pattern.as_str());
                     problems.error(Code::PassthroughShadows, item.at, &key, message);
                 }
             },
