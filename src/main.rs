@@ -12,7 +12,7 @@ fn main() -> ExitCode {
     match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime.block_on(cli::run(cli)),
         Err(error) => {
-            eprintln!("rubicon: no threads could be started: {error}");
+            rubicon::telemetry::say(&format!("rubicon: no threads could be started: {error}"));
             ExitCode::FAILURE
         }
     }
