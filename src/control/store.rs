@@ -47,6 +47,12 @@ pub enum OpenError {
     /// Another process has it.
     #[error("{0}: another process uses this control store; one relay owns it at a time")]
     InUse(PathBuf),
+    /// A store is never empty: whatever was in it is gone, and to begin anew would forget every kill in silence.
+    #[error(
+        "{0}: the control store is empty (0 bytes): its switches and its journal are lost; put a copy in its place, or remove the \
+         file by hand to begin anew with nothing switched off"
+    )]
+    Emptied(PathBuf),
     /// The file or its folder.
     #[error("{path}: the control store cannot be opened: {error}")]
     Io {
@@ -107,18 +113,46 @@ impl Store {
         let io = |error| OpenError::Io { path: path.to_owned(), error };
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         fs::create_dir_all(folder).map_err(io)?;
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
-        let file = file.map_err(io)?;
+        match fs::metadata(path) {
+            Ok(found) if !found.is_file() => {
+                return Err(OpenError::NotOurs { path: path.to_owned(), what: "it is not a regular file".to_owned() });
+            }
+            Ok(found) if found.len() == 0 => return Err(OpenError::Emptied(path.to_owned())),
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Self::make(path, folder)?,
+            Err(error) => return Err(io(error)),
+        }
+        let file = OpenOptions::new().read(true).write(true).open(path).map_err(io)?;
         let metadata = file.metadata().map_err(io)?;
         if metadata.permissions().mode() & 0o077 != 0 {
             file.set_permissions(fs::Permissions::from_mode(0o600)).map_err(io)?;
         }
-        if metadata.len() == 0 {
-            // A file whose name is not on disk is gone after a power cut, whatever was synced into it.
-            File::open(folder).and_then(|folder| folder.sync_all()).map_err(io)?;
-        }
         let backend = FileBackend::new(file).map_err(|error| opening(path, error))?;
         Self::with(backend, path)
+    }
+
+    /// Makes a new one, under its name only when it is whole: a start that is cut short leaves no empty store behind.
+    fn make(path: &Path, folder: &Path) -> Result<(), OpenError> {
+        let io = |error| OpenError::Io { path: path.to_owned(), error };
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let draft = folder.join(format!(".{name}.{}.new", std::process::id()));
+        let made = (|| {
+            let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).mode(0o600).open(&draft);
+            drop(Self::with(FileBackend::new(file.map_err(io)?).map_err(|error| opening(path, error))?, path)?);
+            // Not a rename: another relay that starts at the same moment must not lose what it has made.
+            match fs::hard_link(&draft, path) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
+                // A file system without hard links.
+                Err(_) => fs::rename(&draft, path).map_err(io)?,
+                Ok(()) => {}
+            }
+            // A file whose name is not on disk is gone after a power cut, whatever was synced into it.
+            File::open(folder).and_then(|folder| folder.sync_all()).map_err(io)?;
+            tracing::info!(path = %path.display(), "a new control store: nothing is switched off, and its journal begins");
+            Ok(())
+        })();
+        let _ = fs::remove_file(&draft);
+        made
     }
 
     /// In memory: nothing survives.

@@ -232,7 +232,7 @@ pub const CONFIG_GENERATION: Metric = metric(
     "rubicon_config_generation",
     Kind::Gauge,
     &[],
-    "The configuration in use: 1 at start, one more with each reload that was taken",
+    "The configuration in use: 1 at start, one more with each reload that changed something",
 );
 /// Last reload.
 pub const RELOAD_SUCCESS: Metric = metric(

@@ -47,7 +47,7 @@ async fn full() -> (PipeReader, Stdio) {
 
 /// `http://…` of the data plane and of the admin side, from the line of `--json`.
 fn addresses(told: &str) -> (String, String) {
-    let told: Value = serde_json::from_str(&format!("{{\"listening\":{told}")).expect("a line of JSON");
+    let told: Value = serde_json::from_str(&format!("{{\"admin\":{told}")).expect("a line of JSON");
     let text = |name: &str| told[name].as_str().expect(name).to_owned();
     (text("listening"), text("admin"))
 }
@@ -98,7 +98,7 @@ async fn reload(running: &Running, admin: &str, outcome: &str) {
     counted.await.expect(outcome);
 }
 
-const LISTENING: &str = "{\"listening\":";
+const LISTENING: &str = "{\"admin\":";
 
 /// Event lines are for `events`; the log goes to `stderr`.
 async fn with_stderr(events: &str, stderr: Stdio) -> (MockProvider, (tempfile::TempDir, String), Running) {
