@@ -59,7 +59,7 @@ mod tests {
         let path = folder.path().join("rubicon.toml");
         std::fs::write(&path, text).unwrap();
         let env = |name: &str| match name {
-            "P" => Some("provider words".to_owned()),
+            "P" => Some("provider-words".to_owned()),
             "C" => Some("client-words-of-mine".to_owned()),
             "O" => Some("client-words-of-mine-and-more".to_owned()),
             _ => None,
@@ -72,7 +72,7 @@ mod tests {
         let settings = settings();
         for (text, want) in [
             ("a drill", "a drill"),
-            ("leaked provider words", "leaked [masked]"),
+            ("leaked provider-words", "leaked [masked]"),
             ("client-words-of-mine-and-more client-words-of-mine!", "[masked] [masked]!"),
             ("key sk-abcdefghijkl", "key [masked]"),
         ] {

@@ -192,6 +192,11 @@ impl Serving {
         Self { running, address, _folder: None }
     }
 
+    /// As [`Running::says`].
+    pub(crate) async fn says(&self, text: &str, times: usize) -> String {
+        self.running.says(text, times).await
+    }
+
     /// The admin side's base URL.
     pub(crate) fn admin(&self) -> String {
         self.running.line("rubicon serve: the admin side is on ")
