@@ -8,7 +8,7 @@
 //!
 //! The figures are of the whole process: relay, providers and clients together. The relay remembers up to 20,000 ended operations
 //! for 15 minutes ([`rubicon::relay::operations::OPERATIONS_MAX`]), so the warm-up is at least that many streams where there are enough.
-//! `tests/relay/bounds.rs` runs a few hundred of them.
+//! `tests/load/bounds.rs` runs a few hundred of them.
 
 use std::fmt;
 use std::process::ExitCode;

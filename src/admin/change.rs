@@ -73,7 +73,7 @@ impl Asked {
             }
             Refused::NotSaved { effective } => {
                 let message = if effective {
-                    "It counts from now on, but could not be saved: it is forgotten when the relay restarts."
+                    "It counts from now on, but could not be saved yet: if the relay restarts before it can be, it is forgotten."
                 } else {
                     "It could not be saved, so nothing was switched on. If the disk only hangs, it may still come into effect."
                 };

@@ -1,4 +1,4 @@
-//! Routes: how they stand, kill and restore.
+//! Routes: how they stand, by operators and by themselves, kill and restore.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,11 +9,14 @@ use axum::extract::{Path, State};
 use http::Request;
 use serde::Serialize;
 
-use crate::clock::UnixMillis;
-use crate::config::settings::{RouteSettings, Settings};
+use crate::clock::{Instant, UnixMillis};
+use crate::config::settings::{FailoverLimits, Limits, RouteSettings};
 use crate::control::record::{Record, Subject};
 use crate::control::table::Known;
+use crate::gate::RouteView;
+use crate::gate::breaker::BreakerState;
 use crate::ids::{ProviderId, RouteId};
+use crate::plan::digest::route_digest;
 use crate::relay::app::App;
 
 use super::Answer;
@@ -31,6 +34,12 @@ struct View {
     region: Option<String>,
     oncall: Option<String>,
     configured: bool,
+    /// What an approval's `route_digest` must be.
+    digest: Option<String>,
+    limits: Option<Limits>,
+    failover_limits: Option<FailoverLimits>,
+    #[serde(flatten)]
+    now: Option<Now>,
     killed: bool,
     reason: Option<String>,
     by: Option<String>,
@@ -43,8 +52,36 @@ struct View {
     changed: Option<bool>,
 }
 
+/// How a configured route stands by itself at this moment.
+#[derive(Debug, Serialize)]
+struct Now {
+    /// Its breaker.
+    circuit: BreakerState,
+    /// Failures in a row, while healthy.
+    failures: u32,
+    /// Until the next probe may go, milliseconds; only while no attempt may begin.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    opens_in_ms: Option<u64>,
+    /// Attempts that hold a place, each to its stream's end.
+    in_use: u32,
+    /// Those of them that are recovery traffic.
+    recovery_in_use: u32,
+}
+
+impl From<&RouteView> for Now {
+    fn from(view: &RouteView) -> Self {
+        Self {
+            circuit: view.breaker,
+            failures: view.failures,
+            opens_in_ms: view.opens_in.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)),
+            in_use: view.attempts,
+            recovery_in_use: view.recovering,
+        }
+    }
+}
+
 impl View {
-    fn new(route: &RouteId, settings: Option<&RouteSettings>, known: &Known) -> Self {
+    fn new(route: &RouteId, settings: Option<&RouteSettings>, now: Option<&RouteView>, known: &Known) -> Self {
         let record = &known.record;
         let touched = record.version > 0;
         Self {
@@ -54,6 +91,10 @@ impl View {
             region: settings.and_then(|settings| settings.region.clone()),
             oncall: settings.and_then(|settings| settings.oncall.clone()),
             configured: settings.is_some(),
+            digest: settings.map(route_digest),
+            limits: settings.map(|settings| settings.limits),
+            failover_limits: settings.map(|settings| settings.failover_limits),
+            now: settings.and(now).map(Now::from),
             killed: record.stopped,
             reason: touched.then(|| record.reason.clone()),
             by: touched.then(|| record.by.clone()),
@@ -66,25 +107,29 @@ impl View {
 }
 
 /// Routes of the configuration, and those that still have a switch.
-fn all(settings: &Settings, known: &BTreeMap<Subject, Known>) -> BTreeMap<RouteId, View> {
+fn all(app: &App) -> BTreeMap<RouteId, View> {
+    let (current, known) = (app.current(), app.control.known());
+    let settings = &current.settings;
+    let now = app.board.view(Instant::now());
+    let now = |name: &RouteId| now.iter().find(|view| view.route == *name);
     let untouched = Known { record: Record::default(), saved: true };
     let configured = settings.routes.iter().map(|(name, route)| {
         let known = known.get(&Subject::Route(name.clone())).unwrap_or(&untouched);
-        (name.clone(), View::new(name, Some(route), known))
+        (name.clone(), View::new(name, Some(route), now(name), known))
     });
     let mut all: BTreeMap<RouteId, View> = configured.collect();
-    for (subject, known) in known {
+    for (subject, known) in &known {
         if let Subject::Route(name) = subject
             && !all.contains_key(name)
         {
-            all.insert(name.clone(), View::new(name, None, known));
+            all.insert(name.clone(), View::new(name, None, None, known));
         }
     }
     all
 }
 
 fn view(app: &App, name: &str) -> Result<View, Problem> {
-    let mut all = all(&app.current().settings, &app.control.known());
+    let mut all = all(app);
     let missing =
         || Problem::new(404, "route_not_found", "There is no such route, and there never was a switch of it.");
     all.remove(&RouteId::new(name)).ok_or_else(missing)
@@ -98,7 +143,7 @@ fn name(path: Result<Path<String>, PathRejection>) -> String {
 /// `GET /admin/v1/routes`. Its entity tag stands for all switches of routes together, and for no single one.
 pub(super) async fn list(State(app): State<Arc<App>>, request: Request<Body>) -> Answer {
     Query::read(request.uri(), &[])?;
-    let all = all(&app.current().settings, &app.control.known());
+    let all = all(&app);
     let mut hasher = blake3::Hasher::new();
     for view in all.values() {
         hasher.update(view.route.as_str().as_bytes());
@@ -145,7 +190,9 @@ async fn switch(app: &App, name: &str, request: Request<Body>, stop: bool) -> An
     let done = asked.make(app, Subject::Route(route.clone())).await?;
     let current = app.current();
     let known = Known { record: done.record, saved: true };
-    let mut view = View::new(&route, current.settings.routes.get(&route).map(|route| &**route), &known);
+    let now = app.board.view(Instant::now());
+    let now = now.iter().find(|view| view.route == route);
+    let mut view = View::new(&route, current.settings.routes.get(&route).map(|route| &**route), now, &known);
     view.changed = Some(done.changed);
     Ok(tagged(&view, &etag(view.version)))
 }

@@ -32,14 +32,12 @@ pub(super) async fn config(State(app): State<Arc<App>>, request: Request<Body>) 
     })))
 }
 
-/// `GET /metrics`, in OpenMetrics' text format. What the control store knows is asked now; all else is counted as it happens.
+/// `GET /metrics`, in OpenMetrics' text format. What the control store and the gate know is asked now; all else is counted as
+/// it happens.
 pub(super) async fn metrics(State(app): State<Arc<App>>) -> Response {
     let switches = app.control.switches();
     let metrics = app.telemetry.metrics();
     metrics.control(app.control.is_writable(), switches.failover_off.is_some(), app.control.issuers().dropped());
-    for route in app.current().settings.routes.keys() {
-        metrics.killed(route, switches.killed.contains_key(route));
-    }
     let mut response = Response::new(Body::from(app.telemetry.render_metrics()));
     harden(response.headers_mut(), HeaderValue::from_static(CONTENT_TYPE));
     response

@@ -85,7 +85,9 @@ fn state(route: &Value) -> &'static str {
 }
 
 fn listed(body: &Value) -> String {
-    let mut rows = vec![["ROUTE", "PROVIDER", "STATE", "VERSION", "SINCE", "BY", "REASON"].map(str::to_owned).to_vec()];
+    const HEAD: [&str; 11] =
+        ["ROUTE", "PROVIDER", "STATE", "CIRCUIT", "IN USE", "RECOVERY", "ONCALL", "VERSION", "SINCE", "BY", "REASON"];
+    let mut rows = vec![HEAD.map(str::to_owned).to_vec()];
     for route in body.get("routes").and_then(Value::as_array).into_iter().flatten() {
         let provider = if flag(route, "configured") { text(route, "provider") } else { "(not in the config)" };
         let saved = route.get("saved").and_then(Value::as_bool) != Some(false);
@@ -93,6 +95,10 @@ fn listed(body: &Value) -> String {
             text(route, "route").to_owned(),
             provider.to_owned(),
             format!("{}{}", state(route), if saved { "" } else { " (not saved)" }),
+            circuit(route),
+            in_use(route, "in_use", "limits"),
+            in_use(route, "recovery_in_use", "failover_limits"),
+            text(route, "oncall").to_owned(),
             route.get("version").map(Value::to_string).unwrap_or_default(),
             since(route),
             text(route, "by").to_owned(),
@@ -100,6 +106,23 @@ fn listed(body: &Value) -> String {
         ]);
     }
     table(&rows)
+}
+
+/// The breaker, and when it may be asked again.
+fn circuit(route: &Value) -> String {
+    let state = text(route, "circuit");
+    match (state, route.get("opens_in_ms").and_then(Value::as_u64), route.get("failures").and_then(Value::as_u64)) {
+        ("tripped", Some(ms), _) => format!("tripped, {} s", ms.div_ceil(1000)),
+        ("healthy", _, Some(failures)) if failures > 0 => format!("healthy, {failures} failed"),
+        _ => state.to_owned(),
+    }
+}
+
+/// Attempts that go on, and how many may.
+fn in_use(route: &Value, count: &str, limits: &str) -> String {
+    let Some(count) = route.get(count).and_then(Value::as_u64) else { return String::new() };
+    let most = route.get(limits).and_then(|limits| limits.get("concurrency")).and_then(Value::as_u64);
+    most.map_or_else(|| count.to_string(), |most| format!("{count}/{most}"))
 }
 
 fn changed(route: &Value) -> String {

@@ -171,7 +171,7 @@ pub(super) const KEYS: &[Key] = &[
     int("workflow.hold.max_bytes", 1, 64 * MIB, "bytes", IntDefault(262_144), "The same in bytes."),
     ms("workflow.hold.keepalive_after_ms", 0, HOUR, 15_000, "When a waiting client gets 200 and keep-alives; 0: never."),
     later("workflow.resume", "table", "Resumable streams."),
-    key("workflow.passthrough", Texts, NONE, "Paths below `/v1/` that go to the primary as they are, with no recovery: literal segments, `{name}` for one segment, a last `/*` for one or more (`/v1/files/*`, `/v1/responses/{id}`, `/v1/embeddings`). Not what the relay serves itself, save `/v1/responses`, which stands for its background requests."),
+    key("workflow.passthrough", Texts, NONE, "Paths below `/v1/` that go to the primary (of a planned split: to its first member) as they are, with no recovery: literal segments, `{name}` for one segment, a last `/*` for one or more (`/v1/files/*`, `/v1/responses/{id}`, `/v1/embeddings`). Not what the relay serves itself, save `/v1/responses`, which stands for its background requests."),
     key("workflow.envelope", Table, Empty, "What one operation may spend."),
     ms("workflow.envelope.deadline_ms", 1, DAY, 120_000, "Streaming: to the boundary, all attempts, waits and holds."),
     ms("workflow.envelope.deadline_reasoning_ms", 1, DAY, 600_000, "The same, where the request asks for reasoning."),

@@ -7,9 +7,14 @@
 //!
 //! **Switching off must not depend on a disk.** A kill counts for new attempts before it is saved; the answer comes when it is saved,
 //! and says so when it could not be. Taking a switch off works the other way: saved first, effective then, so that a
-//! crash never brings back less caution than somebody was told of. After an IO that failed the store takes nothing more until the
-//! process starts anew; what is in memory goes on to count.
+//! crash never brings back less caution than somebody was told of.
+//!
+//! After an IO that failed the database takes nothing more, and what is in memory goes on to count. The file is opened anew with each
+//! change that somebody asks for, and every 30 s: its journal must hold, up to the last entry that is known to be saved. Then switches
+//! that count and are not on the disk are written, and what of the failed write did get there in spite of all is made to agree
+//! with memory, or taken over where it is the more cautious.
 
+mod held;
 pub mod issuers;
 pub mod journal;
 mod queue;
@@ -17,7 +22,7 @@ pub mod record;
 pub mod store;
 pub mod table;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,7 +32,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tokio::sync::watch;
 
-use crate::clock::UnixMillis;
+use crate::clock::{Instant, UnixMillis};
 use crate::gate::Switches;
 
 use issuers::{ISSUERS_MAX, Issued, Issuers};
@@ -35,7 +40,7 @@ use journal::{Entry, Head, Verdict};
 use queue::{Change, Queue, Work};
 use record::{Record, Subject};
 use store::{Failed, OpenError, Store};
-use table::{Decision, Known, Request, Saving, Table};
+use table::{Decision, Known, Mended, Precondition, Request, Saving, Table};
 
 /// How long an answer waits to be told that its change is on disk. A disk that takes longer hangs.
 const SAVE_WAIT_MAX: Duration = Duration::from_secs(10);
@@ -72,6 +77,8 @@ struct Shared {
     table: Mutex<Table>,
     switches: Arc<ArcSwap<Switches>>,
     queue: Arc<Queue>,
+    /// Times that the store was opened anew, well or not.
+    reopened: watch::Sender<u64>,
 }
 
 impl Shared {
@@ -111,12 +118,14 @@ impl Control {
     fn over(store: Store, path: &Path, now: UnixMillis, durable: bool) -> Result<Self, OpenError> {
         let found = store.load(now, path)?;
         let queue = Arc::new(Queue::default());
+        let saved = RefCell::new(found.head.clone());
         let table = Table::new(found.records, found.head);
         let switches = Arc::new(ArcSwap::from_pointee(table.switches()));
-        let shared = Arc::new(Shared { table: Mutex::new(table), switches, queue: Arc::clone(&queue) });
+        let (table, reopened) = (Mutex::new(table), watch::Sender::new(0));
+        let shared = Arc::new(Shared { table, switches, queue: Arc::clone(&queue), reopened });
         // In memory there is nothing to write behind.
         let issuers = Issuers::new(found.issued, durable.then_some(queue), ISSUERS_MAX);
-        let writer = Writer { store: store.clone(), shared: Arc::clone(&shared), swept: Cell::new(now) };
+        let writer = Writer { store: store.clone(), shared: Arc::clone(&shared), swept: Cell::new(now), saved };
         let writer = std::thread::Builder::new().name("control-store".to_owned()).spawn(move || writer.run());
         let writer = writer.map_err(|error| OpenError::Io { path: path.to_owned(), error })?;
         Ok(Self { shared, store, issuers, writer: Mutex::new(Some(writer)) })
@@ -142,7 +151,7 @@ impl Control {
         &self.issuers
     }
 
-    /// Whether changes can be saved: no IO has failed.
+    /// Whether changes can be saved: no IO has failed, or the store could be opened anew since.
     pub fn is_writable(&self) -> bool {
         !self.shared.queue.is_broken()
     }
@@ -153,12 +162,38 @@ impl Control {
     /// When the precondition does not hold, or it could not be saved.
     pub async fn change(&self, request: Request) -> Result<Done, Refused> {
         let stop = request.stop;
-        let (record, changed, mut saving) = match self.begin(request) {
-            Ok(begun) => begun,
-            Err(ended) => return ended,
+        let until = Instant::now() + SAVE_WAIT_MAX;
+        let mut reopened = self.shared.reopened.subscribe();
+        let ended = match self.begin(&request) {
+            Ok(begun) => return Self::saved(begun, stop, until).await,
+            Err(ended) => ended,
         };
+        // Whatever counts does so by now; to save it the store must be opened anew.
+        if !matches!(ended, Err(Refused::NotSaved { .. })) {
+            return ended;
+        }
+        // Not broken: somebody else has had it opened in between.
+        let asked = self.shared.queue.ask_to_reopen();
+        if asked && tokio::time::timeout_at(until, reopened.changed()).await.is_err() || !self.is_writable() {
+            return ended;
+        }
+        // To open it has put this very stop on its way to the disk: it is joined, whatever its version is by now.
+        let precondition = if stop { Precondition::Any } else { request.precondition };
+        let done = match self.begin(&Request { precondition, ..request }) {
+            Ok(begun) => Self::saved(begun, stop, until).await,
+            Err(ended) => ended,
+        };
+        done.map(|done| Done { changed: done.changed || stop, ..done })
+    }
+
+    /// Waits for it to be on disk.
+    async fn saved(
+        (record, changed, mut saving): (Record, bool, watch::Receiver<Saving>),
+        stop: bool,
+        until: Instant,
+    ) -> Result<Done, Refused> {
         // A writer that is gone has saved nothing.
-        let ended = tokio::time::timeout(SAVE_WAIT_MAX, saving.wait_for(|saving| *saving != Saving::Pending)).await;
+        let ended = tokio::time::timeout_at(until, saving.wait_for(|saving| *saving != Saving::Pending)).await;
         match ended.map(|saved| saved.map(|saved| *saved)) {
             Ok(Ok(Saving::Saved)) => Ok(Done { record, changed }),
             _ => Err(Refused::NotSaved { effective: stop }),
@@ -166,16 +201,16 @@ impl Control {
     }
 
     /// Decides and hands over, without waiting for anything; `Err`: it has ended already.
-    fn begin(&self, request: Request) -> Result<(Record, bool, watch::Receiver<Saving>), Result<Done, Refused>> {
+    fn begin(&self, request: &Request) -> Result<(Record, bool, watch::Receiver<Saving>), Result<Done, Refused>> {
         let mut table = self.shared.lock();
-        let (record, entry) = match table.decide(&request) {
+        let (record, entry) = match table.decide(request) {
             Decision::Unchanged(record) => return Err(Ok(Done { record, changed: false })),
             Decision::Mismatch(version) => return Err(Err(Refused::Mismatch { version })),
             Decision::Join(record, saving) => return Ok((record, false, saving)),
             Decision::Change(record, entry) => (record, entry),
         };
         let (sender, saving) = watch::channel(Saving::Pending);
-        let subject = request.subject;
+        let subject = request.subject.clone();
         let change = Change { subject: subject.clone(), record: record.clone(), entry: entry.clone(), saving: sender };
         // The table is locked until both know of it, so that the journal's order is the order of the versions.
         if self.shared.queue.change(change) {
@@ -241,6 +276,8 @@ struct Writer {
     store: Store,
     shared: Arc<Shared>,
     swept: Cell<UnixMillis>,
+    /// The last entry that is known to be on disk.
+    saved: RefCell<Head>,
 }
 
 impl Writer {
@@ -251,12 +288,16 @@ impl Writer {
             let work = if sweeping.is_some() { self.shared.queue.now() } else { Some(self.shared.queue.next()) };
             let done = match work {
                 Some(Work::Over) => return,
+                Some(Work::Reopen) => {
+                    self.reopen();
+                    Ok(())
+                }
                 Some(Work::Changes(changes)) => self.save(&changes),
                 Some(Work::Issued(rows)) => self.broken(self.save_issued(&rows)).map(|due| sweeping = sweeping.or(due)),
                 None => self.broken(self.sweep(sweeping)).map(|more| sweeping = sweeping.filter(|_| more)),
             };
             if let Err(error) = done {
-                tracing::error!(%error, "the control store takes no more changes until the relay is started anew");
+                tracing::error!(%error, "the control store takes no changes until it can be opened anew");
                 sweeping = None;
             }
         }
@@ -265,6 +306,9 @@ impl Writer {
     fn save(&self, changes: &[Change]) -> Result<(), Failed> {
         let rows = changes.iter().map(|change| (&change.subject, &change.record, &change.entry));
         let saved = self.broken(self.store.save(rows));
+        if let (true, Some(last)) = (saved.is_ok(), changes.last()) {
+            *self.saved.borrow_mut() = Head { sequence: last.entry.sequence, hash: last.entry.hash.clone() };
+        }
         self.end(changes, saved.is_ok());
         saved
     }
@@ -275,6 +319,29 @@ impl Writer {
             self.end(&self.shared.queue.break_down(), false);
         }
         result
+    }
+
+    /// Opens the store anew. What counts and is not in it is written as any change is: next.
+    fn reopen(&self) {
+        let found = self.store.reopen(&self.saved.borrow().hash);
+        match found {
+            Err(error) => tracing::warn!(%error, "the control store can still not be written"),
+            Ok((records, head)) => {
+                tracing::warn!(entries = head.sequence, "the control store is opened anew and takes changes again");
+                self.saved.borrow_mut().clone_from(&head);
+                let mut table = self.shared.lock();
+                let mended = table.mend(records, head, UnixMillis::now());
+                let changes = mended.into_iter().map(|Mended { subject, record, entry }| {
+                    let (sender, saving) = watch::channel(Saving::Pending);
+                    table.begin(&subject, record.clone(), &entry, saving);
+                    Change { subject, record, entry, saving: sender }
+                });
+                let changes = changes.collect();
+                self.shared.publish(&table);
+                self.shared.queue.mend(changes);
+            }
+        }
+        self.shared.reopened.send_modify(|times| *times += 1);
     }
 
     fn sweep(&self, now: Option<UnixMillis>) -> Result<bool, Failed> {

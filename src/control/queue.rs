@@ -25,6 +25,9 @@ const ISSUED_BATCH_MAX: usize = 4_096;
 /// How long such rows wait for company: one fsync a second at most.
 const ISSUED_LINGER: Duration = Duration::from_secs(1);
 
+/// How often a store whose IO failed is opened anew by itself; a change asks for it at once.
+const REOPEN_EVERY: Duration = Duration::from_secs(30);
+
 /// A change to be saved.
 #[derive(Debug)]
 pub(super) struct Change {
@@ -41,6 +44,8 @@ pub(super) enum Work {
     Changes(Vec<Change>),
     /// And these.
     Issued(Vec<Issued>),
+    /// An IO failed: open the store anew.
+    Reopen,
     /// Nothing will come any more.
     Over,
 }
@@ -51,6 +56,8 @@ struct Waiting {
     issued: VecDeque<Issued>,
     closed: bool,
     broken: bool,
+    /// Somebody waits for it to be opened anew.
+    reopen: bool,
 }
 
 impl Waiting {
@@ -112,7 +119,17 @@ impl Queue {
     /// Blocks until there is something to do.
     pub(super) fn next(&self) -> Work {
         let mut waiting = self.lock();
+        let mut due = false;
         loop {
+            if waiting.broken && !waiting.closed {
+                if std::mem::take(&mut waiting.reopen) || due {
+                    return Work::Reopen;
+                }
+                let waited = self.woken.wait_timeout(waiting, REOPEN_EVERY).unwrap_or_else(PoisonError::into_inner);
+                waiting = waited.0;
+                due = waited.1.timed_out();
+                continue;
+            }
             if let Some(work) = waiting.due() {
                 return work;
             }
@@ -133,12 +150,29 @@ impl Queue {
         self.lock().due()
     }
 
-    /// An IO failed: nothing more is taken. What waits is given back.
+    /// An IO failed: nothing more is taken until [`Queue::mend`]. What waits is given back.
     pub(super) fn break_down(&self) -> Vec<Change> {
         let mut waiting = self.lock();
         waiting.broken = true;
         waiting.issued.clear();
         waiting.changes.drain(..).collect()
+    }
+
+    /// Asks for it to be opened anew; `false`: it is not broken.
+    pub(super) fn ask_to_reopen(&self) -> bool {
+        let mut waiting = self.lock();
+        let asked = waiting.broken && !waiting.closed;
+        waiting.reopen |= asked;
+        self.woken.notify_one();
+        asked
+    }
+
+    /// It is open again: changes are taken from now on, and first of all these, however many there are.
+    pub(super) fn mend(&self, changes: Vec<Change>) {
+        let mut waiting = self.lock();
+        waiting.broken = false;
+        waiting.reopen = false;
+        waiting.changes.extend(changes);
     }
 
     /// Whether an IO failed.

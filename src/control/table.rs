@@ -87,6 +87,33 @@ pub(super) enum Decision {
     Change(Record, Entry),
 }
 
+/// A switch that counts and is not on the disk.
+#[derive(Debug)]
+pub(super) struct Mended {
+    pub(super) subject: Subject,
+    pub(super) record: Record,
+    pub(super) entry: Entry,
+}
+
+/// The entry behind `head` that says so.
+fn after(head: &Head, subject: &Subject, was_stopped: bool, record: &Record, at: UnixMillis) -> Entry {
+    let mut entry = Entry {
+        sequence: head.sequence + 1,
+        at,
+        by: record.by.clone(),
+        action: subject.action(record.stopped).to_owned(),
+        subject: subject.to_string(),
+        from: subject.state(was_stopped).to_owned(),
+        to: subject.state(record.stopped).to_owned(),
+        version: record.version,
+        reason: record.reason.clone(),
+        previous: head.hash.clone(),
+        hash: String::new(),
+    };
+    entry.hash = entry.digest();
+    entry
+}
+
 /// All switches.
 #[derive(Debug, Default)]
 pub(super) struct Table {
@@ -163,21 +190,46 @@ impl Table {
             since: request.now,
             version: shared + 1,
         };
-        let mut entry = Entry {
-            sequence: self.head.sequence + 1,
-            at: request.now,
-            by: record.by.clone(),
-            action: subject.action(request.stop).to_owned(),
-            subject: subject.to_string(),
-            from: subject.state(held.record.stopped).to_owned(),
-            to: subject.state(request.stop).to_owned(),
-            version: record.version,
-            reason: record.reason.clone(),
-            previous: self.head.hash.clone(),
-            hash: String::new(),
-        };
-        entry.hash = entry.digest();
+        let entry = after(&self.head, subject, held.record.stopped, &record, request.now);
         Decision::Change(record, entry)
+    }
+
+    /// The store was opened anew, and this is what is on the disk. What is switched off here or there stays off: nobody was told
+    /// that it is on. Takes over what only the disk knows; gives what is to be written, in the order of the journal.
+    pub(super) fn mend(&mut self, disk: Vec<(Subject, Record)>, head: Head, now: UnixMillis) -> Vec<Mended> {
+        let mut disk: BTreeMap<Subject, Record> = disk.into_iter().collect();
+        let mut differ = Vec::new();
+        for (subject, held) in &mut self.held {
+            let saved = disk.remove(subject).unwrap_or_default();
+            if held.record == saved {
+                held.saving = None;
+            } else if held.record.stopped {
+                differ.push((subject.clone(), saved, held.record.clone()));
+            } else {
+                *held = Held { record: saved, before: None, saving: None };
+            }
+        }
+        // Another relay may have had the file meanwhile.
+        let held = |record| Held { record, before: None, saving: None };
+        self.held.extend(disk.into_iter().map(|(subject, record)| (subject, held(record))));
+        self.head = head;
+        differ.sort_by_key(|(_, _, record)| record.version);
+        let mut shared = self.failover_version();
+        let mut head = self.head.clone();
+        let mut mended = Vec::new();
+        for (subject, saved, mut record) in differ {
+            // Its own time, if it was never written; else a write that was thought to have failed has undone it, which is undone now.
+            let at = if record.version > saved.version { record.since } else { now };
+            if record.version <= saved.version {
+                let last = if subject.is_failover() { shared.max(saved.version) } else { saved.version };
+                record.version = last + 1;
+            }
+            shared = if subject.is_failover() { shared.max(record.version) } else { shared };
+            let entry = after(&head, &subject, saved.stopped, &record, at);
+            head = Head { sequence: entry.sequence, hash: entry.hash.clone() };
+            mended.push(Mended { subject, record, entry });
+        }
+        mended
     }
 
     /// The change is on its way to the disk; `entry` is the new end of the journal.

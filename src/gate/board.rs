@@ -40,6 +40,8 @@ struct Route {
     breaker: Breaker,
     used: InUse,
     retries: RetryBudget,
+    /// The configuration in force has it; else a request of before a reload still uses it.
+    configured: bool,
 }
 
 /// An attempt that wants to begin.
@@ -123,9 +125,11 @@ impl Board {
             }
             let ticket = route.breaker.admit(&breaker, asking.even_if_tripped, now);
             let ticket = ticket.map_err(|until| Closed::Tripped { until })?;
-            (ticket, route.used.take(want, now))
+            ((ticket, route.breaker.state()), route.used.take(want, now))
         };
-        Ok(Pass { entry, breaker: asking.route.breaker, ticket: Some(ticket), recovery: asking.recovery, counted })
+        let (ticket, circuit) = ticket;
+        let (breaker, recovery) = (asking.route.breaker, asking.recovery);
+        Ok(Pass { entry, breaker, ticket: Some(ticket), circuit, recovery, counted })
     }
 
     /// How long the route stays closed for an attempt of so many tokens, as far as is known; `None`: it is open.
@@ -159,13 +163,13 @@ impl Board {
         self.routes.load().get(first).is_none_or(|entry| lock(entry).retries.take(share, now))
     }
 
-    /// Every route, by name.
+    /// Every route of the configuration in force, by name.
     pub fn view(&self, now: Instant) -> Vec<RouteView> {
         let (routes, switches) = (self.routes.load_full(), self.switches.load_full());
         let view = |(name, entry): (&RouteId, &Arc<Mutex<Route>>)| {
             let route = lock(entry);
             let until = route.breaker.closed_until(&route.breaker_settings, now);
-            RouteView {
+            route.configured.then(|| RouteView {
                 route: name.clone(),
                 breaker: route.breaker.state(),
                 failures: route.breaker.failures(),
@@ -173,9 +177,9 @@ impl Board {
                 attempts: route.used.attempts(),
                 recovering: route.used.recovering(),
                 killed: switches.killed.contains_key(name),
-            }
+            })
         };
-        routes.iter().map(view).collect()
+        routes.iter().filter_map(view).collect()
     }
 
     /// The route's entry. A request may still use one that a reload took out: it is known again until the next reload.
@@ -217,6 +221,7 @@ impl Route {
             breaker: Breaker::default(),
             used: InUse::default(),
             retries: RetryBudget::default(),
+            configured: false,
         }
     }
 
@@ -224,6 +229,7 @@ impl Route {
         self.limits = settings.limits;
         self.failover = settings.failover_limits;
         self.breaker_settings = settings.breaker;
+        self.configured = true;
     }
 
     /// Whether such an attempt could not begin now, and for how long.
@@ -242,6 +248,7 @@ pub struct Pass {
     breaker: BreakerSettings,
     /// Gone once the attempt was reported.
     ticket: Option<Ticket>,
+    circuit: BreakerState,
     recovery: bool,
     counted: Counted,
 }
@@ -250,6 +257,11 @@ impl Pass {
     /// Whether it is the one probe of a tripped route.
     pub fn is_probe(&self) -> bool {
         self.ticket.is_some_and(Ticket::is_probe)
+    }
+
+    /// What the breaker was when the attempt began; the probe itself makes it `probing`.
+    pub fn circuit(&self) -> BreakerState {
+        self.circuit
     }
 
     /// The attempt crossed the boundary, or its whole answer was accepted. Only the first report of an attempt counts.

@@ -8,12 +8,13 @@ use arc_swap::ArcSwap;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::clock::UnixMillis;
+use crate::clock::{Instant, UnixMillis};
 use crate::config::settings::{Settings, StoreSettings};
 use crate::control::Control;
-use crate::gate::Board;
+use crate::gate::{Board, RouteView};
 use crate::ids::RouteId;
 use crate::telemetry::Telemetry;
+use crate::telemetry::metrics::RouteGauges;
 use crate::upstream::{Upstream, connect};
 
 use super::admission::Admission;
@@ -56,7 +57,7 @@ pub struct App {
     /// Who may come in: `max_in_flight` requests, each until its last byte, and none while memory is short.
     pub admission: Arc<Admission>,
     /// Which routes are open now: switches, breakers, limits, the shared budgets. A reload changes its limits and keeps its state.
-    pub board: Board,
+    pub board: Arc<Board>,
     /// Cancelled when the grace of a shutdown is over: streams end as interrupted.
     pub cut: CancellationToken,
     /// Tasks that outlive a request's connection (keyed answers, lingering closes); a shutdown waits for them.
@@ -88,8 +89,10 @@ impl App {
             .map(|route| (route.name.clone(), Upstream::new(&tls, route.timeouts.connect)))
             .collect();
         let clients = Clients::new(&settings);
-        let board = Board::new(control.handle());
+        let board = Arc::new(Board::new(control.handle()));
         board.configure(settings.routes.values());
+        let seen = Arc::clone(&board);
+        telemetry.metrics().routes_from(move || seen.view(Instant::now()).into_iter().map(gauges).collect());
         Ok(Self {
             current: ArcSwap::from_pointee(Current { settings, upstreams, clients, generation: 1, loaded_at }),
             tls,
@@ -147,11 +150,13 @@ impl App {
     /// Notes that a reload put the current configuration in force; `needs_restart` are keys whose new values wait.
     pub fn reload_taken(&self, at: UnixMillis, needs_restart: Vec<String>) {
         let generation = self.current().generation;
+        self.telemetry.metrics().load_taken(at);
         self.reloads().loaded(generation, at, needs_restart);
     }
 
     /// Notes a reload of a bad file: one line a problem.
     pub fn reload_failed(&self, at: UnixMillis, problems: Vec<String>) {
+        self.telemetry.metrics().config_refused();
         self.reloads().failed(at, problems);
     }
 
@@ -168,6 +173,11 @@ impl App {
     pub fn is_draining(&self) -> bool {
         self.draining.load(Ordering::SeqCst)
     }
+}
+
+fn gauges(view: RouteView) -> RouteGauges {
+    let RouteView { route, breaker, attempts, killed, .. } = view;
+    RouteGauges { route, circuit: breaker.name(), in_use: attempts, killed }
 }
 
 /// Random bits from the operating system; zero where it has none (jitter then is none, ids are made by [`random_id`]).

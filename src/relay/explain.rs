@@ -27,7 +27,7 @@ pub fn explain(app: &App, ask: &Ask, tenant: Option<&str>) -> Result<Explanation
         .unwrap_or_else(|| TenantId::new(auth::NOBODY_IN_PARTICULAR));
     let world = World {
         approvals: &current.settings.approvals,
-        gate: &app.board,
+        gate: &*app.board,
         now,
         at: Instant::now(),
         draw: random_u64(),

@@ -111,7 +111,7 @@ async fn admit(
                 in_request,
                 until,
             };
-            return passthrough::background(app, passing).await;
+            return passthrough::background(app, passing, told).await;
         }
     }
     let Admission { workflow, contract } = contract(&caller, endpoint, &body, &asked)?;
@@ -152,7 +152,12 @@ async fn admit(
                 told.replay("replayed");
                 return Ok(replay(&stored, true));
             }
-            other => return Err(key_refusal(&other).of(&id)),
+            other => {
+                if matches!(other, Claimed::Full) {
+                    app.telemetry.metrics().shed(TOO_MANY_WAITERS);
+                }
+                return Err(key_refusal(&other).of(&id));
+            }
         }
     }
     let operation = register(&app, &caller, &workflow, &contract, id, asked.restart_of, admitted);
@@ -160,7 +165,7 @@ async fn admit(
         let now = UnixMillis::now();
         let world = World {
             approvals: &current.settings.approvals,
-            gate: &app.board,
+            gate: &*app.board,
             now,
             at: admitted,
             draw: random_u64(),
@@ -219,6 +224,9 @@ fn may_restart(app: &App, caller: &Caller, old: &OperationId) -> Result<(), Refu
     Ok(())
 }
 
+/// The table of keys is full: shed like anything else for which there is no room.
+const TOO_MANY_WAITERS: &str = "too_many_waiters";
+
 fn key_refusal(claimed: &Claimed) -> Refusal {
     match claimed {
         Claimed::Mismatch => Refusal::new(
@@ -231,7 +239,7 @@ fn key_refusal(claimed: &Claimed) -> Refusal {
             "outcome_not_kept",
             "The answer under this Idempotency-Key was given and is not kept; it is never generated again.",
         ),
-        Claimed::Full => Refusal::new(503, "too_many_waiters", "Too many requests use Idempotency-Keys now."),
+        Claimed::Full => Refusal::new(503, TOO_MANY_WAITERS, "Too many requests use Idempotency-Keys now."),
         _ => Refusal::new(409, "in_progress", "The request with this Idempotency-Key is still being answered."),
     }
 }
@@ -350,6 +358,7 @@ pub(super) fn register(
         unresolved_executions: 0,
         outcome: None,
         workflow_version: workflow.version,
+        refused: Vec::new(),
         served_route: None,
     };
     let operation = Arc::new(Operation::new(view, caller.tenant.clone(), admitted, app.cut.child_token()));

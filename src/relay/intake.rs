@@ -92,7 +92,8 @@ pub(super) fn denied(denied: Denied) -> Refusal {
 }
 
 /// The one place where new work is shed.
-fn shed(why: Shed) -> Refusal {
+fn shed(app: &App, why: Shed) -> Refusal {
+    app.telemetry.metrics().shed(why.name());
     Refusal::new(503, why.name(), why.message())
 }
 
@@ -111,7 +112,7 @@ pub(super) fn enter(
     }
     let caller = current.clients.find(&parts.headers, &parts.uri).map_err(denied)?;
     // Before the body is read: what is shed costs next to nothing. After the key: who has none learns nothing of the load.
-    let permit = app.admission.enter(current.settings.server.max_in_flight).map_err(shed)?;
+    let permit = app.admission.enter(current.settings.server.max_in_flight).map_err(|why| shed(app, why))?;
     Ok((caller, permit))
 }
 

@@ -105,7 +105,7 @@ pub(super) struct Run {
     pub(super) tried: Vec<Tried>,
     pub(super) dialect: Dialect,
     /// Candidates that were not asked, and why; known once the controller has stopped.
-    left_out: Vec<(RouteId, plan::Refusal)>,
+    pub(super) left_out: Vec<(RouteId, plan::Refusal)>,
     /// A hosted tool that may change the world has started, in whatever attempt.
     pub(super) acted: bool,
     /// An attempt is going on: its request may be on its way, and its provider may go on when nobody listens any more.
@@ -304,6 +304,7 @@ impl Run {
         };
         let next = match control::decide(&situation) {
             Next::Attempt { .. } if !self.may_try_further(now) => {
+                self.job.app.telemetry.metrics().retry_budget_refused();
                 Next::Stop { reason: Stop::RetryBudgetExhausted, class: failed.verdict.class }
             }
             next => next,
@@ -475,6 +476,7 @@ impl Run {
         failure.rubicon.class = None;
         let shed = self.closed_for_now().filter(|_| stop == Stop::NoEligibleFallback);
         if let Some(closed) = shed {
+            self.job.app.telemetry.metrics().shed(closed.by);
             "No route can take this request now; nothing was sent to a provider.".clone_into(&mut failure.message);
             failure.status = closed.status;
             failure.rubicon.retryable = true;

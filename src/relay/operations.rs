@@ -17,6 +17,7 @@ use crate::clock::{Instant, UnixMillis};
 use crate::ids::{OperationId, RouteId, TenantId, WorkflowId};
 use crate::protocol::Dialect;
 use crate::protocol::signal::Usage;
+use crate::reply::Refused;
 use crate::telemetry::events::Outcome;
 
 /// Operations remembered, running ones included. At the bound the oldest ended one is forgotten.
@@ -126,6 +127,9 @@ pub struct View {
     pub ended_at: Option<UnixMillis>,
     /// Attempts.
     pub attempts: Vec<AttemptView>,
+    /// Routes that did not serve and why, once it has ended; only for clients that may see routes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<Refused>,
     /// The boundary, null before it.
     pub boundary: Option<BoundaryView>,
     /// Events of the accepted attempt that were sent.
@@ -167,6 +171,7 @@ impl View {
     #[must_use]
     pub fn without_routes(mut self) -> Self {
         self.attempts.iter_mut().for_each(|attempt| attempt.route = None);
+        self.refused.clear();
         self
     }
 }

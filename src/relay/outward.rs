@@ -26,12 +26,16 @@ pub struct Facts<'a> {
     pub left_out: &'a [(RouteId, plan::Refusal)],
 }
 
+/// Routes that did not serve and why, in the plan's order and then the controller's: one list for the caller, the operation and the
+/// event line.
+pub fn refusals(plan: &Plan, left_out: &[(RouteId, plan::Refusal)]) -> Vec<Refused> {
+    let planned = plan.refused.iter().flat_map(|(route, reasons)| reasons.iter().map(move |why| (route, why)));
+    let left_out = left_out.iter().map(|(route, why)| (route, why));
+    planned.chain(left_out).map(|(route, why)| Refused { route: route.clone(), why: why.to_string() }).collect()
+}
+
 fn member(facts: &Facts<'_>, status: Status, reason: &str, class: Option<Class>) -> Rubicon {
-    let refused = facts.plan.map_or_else(Vec::new, |plan| {
-        let planned = plan.refused.iter().flat_map(|(route, reasons)| reasons.iter().map(move |why| (route, why)));
-        let left_out = facts.left_out.iter().map(|(route, why)| (route, why));
-        planned.chain(left_out).map(|(route, why)| Refused { route: route.clone(), why: why.to_string() }).collect()
-    });
+    let refused = facts.plan.map_or_else(Vec::new, |plan| refusals(plan, facts.left_out));
     Rubicon {
         status,
         reason: reason.to_owned(),

@@ -48,6 +48,8 @@ pub(super) struct ClosedForNow {
     pub(super) status: u16,
     /// When the first of them may open, spread.
     pub(super) wait: Duration,
+    /// Under which name it is counted if the request is shed: [`nearest`].
+    pub(super) by: &'static str,
 }
 
 impl Run {
@@ -187,6 +189,7 @@ impl Run {
         let refused = self.job.plan.refused.iter().filter(|(_, reasons)| is_closed_for_now(reasons));
         let mut by_limits = true;
         let mut least: Option<Duration> = None;
+        let mut by: Option<&Refusal> = None;
         for (route, reasons) in refused {
             by_limits &= reasons.iter().all(|reason| matches!(reason, Refusal::Capacity | Refusal::FailoverLimit));
             let recovery = *route != self.job.workflow.primary.name;
@@ -195,9 +198,11 @@ impl Run {
             let tokens = settings.map_or(1, |route| cost::tokens(route, &self.job.contract.facts));
             let wait = self.job.app.board.opens_in(route, recovery, tokens, now).unwrap_or_default();
             least = Some(least.map_or(wait, |least| least.min(wait)));
+            by = by.into_iter().chain(reasons).min_by_key(|why| nearest(why));
         }
+        let by = by.map_or("", Refusal::family);
         let status = if by_limits { 429 } else { 503 };
-        least.map(|wait| ClosedForNow { status, wait: spread(wait.clamp(WAIT_MIN, WAIT_MAX), random_u64()) })
+        least.map(|wait| ClosedForNow { status, wait: spread(wait.clamp(WAIT_MIN, WAIT_MAX), random_u64()), by })
     }
 }
 
@@ -212,6 +217,17 @@ fn spread(wait: Duration, random: u64) -> Duration {
     wait + backoff::full_jitter(0, random, span, span)
 }
 
+/// How near a closed route was to taking the request: one that only lacks room is what an operator can do something about, whatever
+/// else is down.
+fn nearest(why: &Refusal) -> u8 {
+    match why {
+        Refusal::FailoverLimit => 0,
+        Refusal::Capacity => 1,
+        Refusal::Tripped => 2,
+        _ => 3,
+    }
+}
+
 fn is_closed_for_now(reasons: &[Refusal]) -> bool {
     !reasons.is_empty() && reasons.iter().all(Refusal::is_by_gate)
 }
@@ -221,7 +237,7 @@ fn total(usage: &Usage) -> Option<u64> {
 }
 
 /// The gate's refusal under its name.
-fn named(closed: Closed) -> Refusal {
+pub(super) fn named(closed: Closed) -> Refusal {
     match closed {
         Closed::Killed => Refusal::Killed,
         Closed::Tripped { .. } => Refusal::Tripped,

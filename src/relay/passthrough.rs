@@ -7,9 +7,13 @@
 //! account's. The request's body is held (`max_body_bytes`), the answer's never: a piece is read when the client has taken the one
 //! before. What breaks off is cut, never ended cleanly.
 //!
+//! The primary of a planned split is its first member, and with it every id in a path: a draw by weight would send the second call about
+//! a file to another account than the first.
+//!
 //! No caller chooses a host: scheme, authority and the path's beginning are the provider's, and a segment that a server might take
 //! for a step upwards is refused.
 
+mod passing_on;
 mod reading;
 
 use std::sync::Arc;
@@ -21,8 +25,8 @@ use http::header::{
 };
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, StatusCode, Version};
-use hyper::body::Incoming;
-use tokio::time::{timeout, timeout_at};
+use hyper::body::{Body as _, Incoming};
+use tokio::time::timeout_at;
 use tokio_util::sync::CancellationToken;
 
 use crate::attempt::control::Stop;
@@ -40,14 +44,16 @@ use super::admission::Permit;
 use super::app::{App, Current};
 use super::auth::Caller;
 use super::client_body::{ClientBody, Limits};
-use super::emit::{Driven, Emitter, Out};
+use super::emit::Driven;
 use super::endpoints::{self, dialect_of};
 use super::intake::{self, Answer, Refusal};
 use super::outward::{self, Facts};
-use super::read::{is_event_stream, next_chunk, read_bounded};
+use super::passage::named;
+use super::read::{is_event_stream, read_bounded};
 use super::stream::ERROR_BODY_WAIT;
 use super::told::Told;
 use super::transport::{InRequest, Transport};
+use passing_on::{Shown, pump};
 pub(super) use reading::foreground;
 use reading::{RESPONSES, is_of, is_plain, model_of, own_model, routed};
 
@@ -124,7 +130,7 @@ async fn admit(
         current,
         parts,
     };
-    intake::there(transport.as_ref(), forward(app, passing)).await
+    intake::there(transport.as_ref(), forward(app, passing, told)).await
 }
 
 /// What can't pass, whoever sends it.
@@ -184,7 +190,7 @@ pub(super) fn takes_background(workflow: &WorkflowSettings) -> bool {
 }
 
 /// Sends a background request: to the primary, with the route's model as ever, and with no recovery.
-pub(super) async fn background(app: Arc<App>, mut passing: Passing) -> Result<Answer, Refusal> {
+pub(super) async fn background(app: Arc<App>, mut passing: Passing, told: &mut Told) -> Result<Answer, Refusal> {
     check(&passing.parts)?;
     if passing.parts.headers.contains_key("idempotency-key") {
         // It would have to be remembered for as long as the answer is being made.
@@ -195,7 +201,7 @@ pub(super) async fn background(app: Arc<App>, mut passing: Passing) -> Result<An
         passing.body = routed(&passing.body, own);
     }
     let transport = passing.transport.clone();
-    intake::there(transport.as_ref(), forward(app, passing)).await
+    intake::there(transport.as_ref(), forward(app, passing, told)).await
 }
 
 /// A request that passes.
@@ -216,7 +222,7 @@ pub(super) struct Passing {
 }
 
 /// Sends it to the workflow's primary, once, and turns the answer's head and body into the client's.
-pub(super) async fn forward(app: Arc<App>, passing: Passing) -> Result<Answer, Refusal> {
+async fn forward(app: Arc<App>, passing: Passing, told: &mut Told) -> Result<Answer, Refusal> {
     let began = Instant::now();
     let route = Arc::clone(&passing.workflow.primary);
     let pass = enter(&app, &route, began)?;
@@ -234,7 +240,7 @@ pub(super) async fn forward(app: Arc<App>, passing: Passing) -> Result<Answer, R
     tracing::info!(workflow = %passing.workflow.name, route = %route.name, %method, status, took_ms, "passed through");
     let response = sent.map_err(|evidence| failed(&app, &route, &passing, &evidence))?;
     if response.status().is_success() {
-        return Ok(answer(&app, &route, response, passing, (pass, stop)));
+        return Ok(answer(&app, &route, response, passing, (pass, stop, told)));
     }
     let (head, body) = response.into_parts();
     let until = until.min(Instant::now() + ERROR_BODY_WAIT);
@@ -250,6 +256,7 @@ pub(super) async fn forward(app: Arc<App>, passing: Passing) -> Result<Answer, R
 fn enter(app: &App, route: &RouteSettings, now: Instant) -> Result<Pass, Refusal> {
     let asking = Asking { route, recovery: false, even_if_tripped: true, tokens: 0 };
     let mut pass = app.board.enter(&asking, now).map_err(|closed| {
+        app.telemetry.metrics().shed(named(closed).family());
         let status = if matches!(closed, Closed::Capacity | Closed::FailoverLimit) { 429 } else { 503 };
         Refusal::new(status, Stop::NoEligibleFallback.name(), "The route of this path takes no request now.")
     })?;
@@ -311,7 +318,7 @@ fn answer(
     route: &RouteSettings,
     response: Response<Incoming>,
     passing: Passing,
-    (pass, stop): (Pass, CancellationToken),
+    (pass, stop, told): (Pass, CancellationToken, &mut Told),
 ) -> Answer {
     let (head, body) = response.into_parts();
     let mut headers = HeaderMap::new();
@@ -337,32 +344,21 @@ fn answer(
     }
     let idle = route.timeouts.idle;
     let limits = Limits { stop: stop.clone(), until: None };
+    // Only standard status codes go out (FIELD_CASES F38).
+    let status = if matches!(head.status.as_u16(), 200..=206) { head.status } else { StatusCode::OK };
+    let mut shown = Shown::new(told, status, stop);
+    if body.is_end_stream() {
+        // Nobody will ask for a body of no bytes.
+        shown.whole();
+    }
     let driven = Driven::new(|emitter| async move {
         let _held = pass;
-        pump(body, emitter, idle, stop).await;
+        pump(body, emitter, idle, shown).await;
     });
     let (body, watch) = ClientBody::new(driven, passing.transport, passing.permit, passing.in_request, limits);
     app.tasks.spawn(watch);
     let mut response = Response::new(axum::body::Body::new(body));
-    // Only standard status codes go out (FIELD_CASES F38).
-    *response.status_mut() = if matches!(head.status.as_u16(), 200..=206) { head.status } else { StatusCode::OK };
+    *response.status_mut() = status;
     *response.headers_mut() = headers;
     response
-}
-
-/// Piece after piece, the next when the last was taken; `idle_ms` without one, a break and the end of a shutdown's grace cut it.
-async fn pump(mut body: Incoming, emitter: Emitter, idle: std::time::Duration, stop: CancellationToken) {
-    loop {
-        let next = tokio::select! {
-            biased;
-            () = stop.cancelled() => break,
-            next = timeout(idle, next_chunk(&mut body)) => next,
-        };
-        match next {
-            Ok(None) => return,
-            Ok(Some(Ok(data))) => emitter.emit(Out::Data(data)).await,
-            Ok(Some(Err(_))) | Err(_) => break,
-        }
-    }
-    emitter.emit(Out::Abort(Bytes::new())).await;
 }

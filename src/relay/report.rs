@@ -16,6 +16,8 @@ use crate::classify::limit::LimitDimension;
 use crate::classify::{Class, Verdict};
 use crate::clock::{Instant, UnixMillis};
 use crate::config::settings::RouteSettings;
+use crate::gate::Pass;
+use crate::gate::breaker::BreakerState;
 use crate::ids::RouteId;
 use crate::plan::Role;
 use crate::protocol::signal::Usage;
@@ -24,6 +26,7 @@ use crate::telemetry::events::{AlarmKind, AttemptResult, ByKind, Kind, Success, 
 use super::app::random_u64;
 use super::operation::Run;
 use super::operations::{AttemptView, BoundaryView, State};
+use super::outward::refusals;
 
 /// What the report knows besides the operation's view.
 #[derive(Debug, Default)]
@@ -128,7 +131,7 @@ impl Run {
             kind,
             began: Instant::now(),
             estimate_usd,
-            circuit: self.job.app.telemetry.metrics().circuit_of(&route.name),
+            circuit: self.pass.as_ref().map_or(BreakerState::Healthy, Pass::circuit).name(),
             span_id: if self.job.trace.is_some() { random_u64().max(1) } else { 0 },
             head_at: None,
             status: None,
@@ -240,7 +243,9 @@ impl Run {
     pub(super) fn ended(&mut self, state: State, reason: &str, class: Option<Class>, actions: Vec<&'static str>) {
         let at_ms = self.since_admission();
         let served = self.report.trying.as_ref().filter(|trying| trying.committed).map(|t| t.route.name.clone());
+        let refused = refusals(&self.job.plan, &self.left_out);
         self.job.operation.update(|known| {
+            known.refused = refused;
             known.state = state;
             known.actions = actions;
             known.reason = (!reason.is_empty()).then(|| reason.to_owned());

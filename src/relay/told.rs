@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use http::{HeaderMap, StatusCode};
 
+use crate::classify::Class;
 use crate::clock::{Instant, UnixMillis};
 use crate::config::settings::WorkflowSettings;
 use crate::contract::{Contract, Endpoint};
@@ -34,6 +35,8 @@ pub struct Told {
     /// The route it went to, where there is no attempt to tell.
     pub route: Option<RouteId>,
     replay: Option<&'static str>,
+    /// The status of an answer whose head is on its way: the request ends with its body.
+    shown: Option<StatusCode>,
     done: bool,
 }
 
@@ -53,6 +56,7 @@ impl Told {
             trace: telemetry.trace(traceparent, random_u64),
             route: None,
             replay: None,
+            shown: None,
             done: false,
         }
     }
@@ -70,7 +74,8 @@ impl Told {
         self.whose.requested_model = contract.facts.model.as_ref().map(|(name, _)| said(name));
     }
 
-    /// It passes through to its workflow's primary, with no attempt of its own. Its line is written when the answer's head is there.
+    /// It passes through to its workflow's primary, with no attempt of its own. Its line is written at the end of the answer's
+    /// body.
     pub fn passing(&mut self, workflow: &WorkflowSettings) {
         self.workflow(workflow);
         self.whose.call = Call::Passthrough;
@@ -92,27 +97,50 @@ impl Told {
         self.done = true;
     }
 
+    /// The answer's head is there: whoever makes the body tells how it ended, and this one nothing more.
+    pub fn showing(&mut self, status: StatusCode) -> Self {
+        let done = Self {
+            telemetry: Arc::clone(&self.telemetry),
+            began: self.began,
+            whose: Whose::default(),
+            trace: None,
+            route: None,
+            replay: None,
+            shown: None,
+            done: true,
+        };
+        let mut told = std::mem::replace(self, done);
+        told.shown = Some(status);
+        told
+    }
+
+    /// What was being shown ended before its end.
+    pub fn cut(mut self, reason: &str, class: Option<Class>) {
+        let status = self.shown.map(|status| status.as_u16());
+        self.tell(RequestState::Interrupted, Some(reason.to_owned()), class, status);
+    }
+
     /// The relay refused it.
     pub fn refused(mut self, failure: &Outward) {
         let gone = failure.rubicon.reason == CLIENT_GONE;
         let status = (!gone).then_some(failure.status);
-        self.tell(RequestState::Refused, Some(failure.rubicon.reason.clone()), status);
+        self.tell(RequestState::Refused, Some(failure.rubicon.reason.clone()), failure.rubicon.class, status);
     }
 
     /// It was answered.
     pub fn answered(mut self, status: StatusCode) {
         let state = if self.replay.is_some() { RequestState::Replayed } else { RequestState::Completed };
-        self.tell(state, None, Some(status.as_u16()));
+        self.tell(state, None, None, Some(status.as_u16()));
     }
 
-    fn tell(&mut self, state: RequestState, reason: Option<String>, status: Option<u16>) {
+    fn tell(&mut self, state: RequestState, reason: Option<String>, class: Option<Class>, status: Option<u16>) {
         if std::mem::replace(&mut self.done, true) {
             return;
         }
         let took = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
         let whose = std::mem::take(&mut self.whose);
         let event = RequestEvent::without_attempt(whose, state, UnixMillis::now(), took);
-        let event = RequestEvent { reason, status, replay: self.replay, route: self.route.take(), ..event };
+        let event = RequestEvent { reason, class, status, replay: self.replay, route: self.route.take(), ..event };
         self.telemetry.request(&event, self.trace.as_ref());
     }
 }
@@ -122,6 +150,8 @@ pub const CLIENT_GONE: &str = "client_gone";
 
 impl Drop for Told {
     fn drop(&mut self) {
-        self.tell(RequestState::Refused, Some(CLIENT_GONE.to_owned()), None);
+        let state = if self.shown.is_some() { RequestState::Interrupted } else { RequestState::Refused };
+        let status = self.shown.map(|status| status.as_u16());
+        self.tell(state, Some(CLIENT_GONE.to_owned()), None, status);
     }
 }

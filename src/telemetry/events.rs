@@ -12,6 +12,7 @@ use crate::classify::mask::mask;
 use crate::clock::UnixMillis;
 use crate::ids::{ClientId, OperationId, ProviderId, RouteId, TenantId, WorkflowId};
 use crate::protocol::Dialect;
+use crate::reply::Refused;
 
 pub use super::words::{AlarmKind, AttemptResult, Call, Kind, Outcome, RequestState};
 
@@ -257,6 +258,8 @@ pub struct RequestEvent {
     pub recovery: Recovery,
     /// The route's breaker at the start of the accepted (else the last) attempt.
     pub circuit: Option<&'static str>,
+    /// Routes that did not serve and why, once the request has ended.
+    pub refused: Vec<Refused>,
     /// Of the last throttle.
     pub limit_dimension: Option<LimitDimension>,
     /// Transport, contract, task.
@@ -290,6 +293,7 @@ impl RequestEvent {
             unresolved_executions: 0,
             recovery: Recovery::default(),
             circuit: None,
+            refused: Vec::new(),
             limit_dimension: None,
             success: Success::default(),
         }

@@ -68,6 +68,10 @@ pub const REQUEST_FIELDS: &[Field] = &[
     Field("replay", "`joined` or `replayed`: the answer of another request with the same Idempotency-Key"),
     Field("attempts", "attempts made"),
     Field("accepted_attempt", "the number of the accepted one"),
+    Field(
+        "refused",
+        "routes that did not serve, each with `route` and `why` (the names of `src/plan/refusals.md`), as in `rubicon.refused` and in the operation",
+    ),
     Field("boundary", "what crossed the boundary"),
     Field("events", "events of the accepted attempt that were sent"),
     Field("lost_cost_usd", "cost of the attempts that became no whole answer, estimated where usage is not known"),

@@ -10,7 +10,7 @@
 mod counted;
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -92,13 +92,29 @@ fn at(time: UnixMillis) -> f64 {
 
 /// What is asked at each scrape.
 type InFlight = Box<dyn Fn() -> usize + Send + Sync>;
+type Routes = Box<dyn Fn() -> Vec<RouteGauges> + Send + Sync>;
+
+/// How a route of the configuration in force stands at a scrape.
+#[derive(Clone, Debug)]
+pub struct RouteGauges {
+    /// Which.
+    pub route: RouteId,
+    /// Its breaker's state, one of [`CIRCUIT_STATES`].
+    pub circuit: &'static str,
+    /// Attempts that hold one of its concurrency slots.
+    pub in_use: u32,
+    /// An operator killed it.
+    pub killed: bool,
+}
 
 /// The metrics of one relay.
 pub struct Metrics {
     registry: Registry,
     models: ArcSwap<BTreeSet<String>>,
-    circuits: Mutex<BTreeMap<RouteId, &'static str>>,
+    /// One scrape at a time: gauges of routes are made anew at each.
+    scrape: Mutex<()>,
     in_flight_source: OnceLock<InFlight>,
+    routes_source: OnceLock<Routes>,
     duration: Family<Labels, Histogram, fn() -> Histogram>,
     tokens: Family<Labels, Histogram, fn() -> Histogram>,
     first_chunk: Family<Labels, Histogram, fn() -> Histogram>,
@@ -162,8 +178,9 @@ impl Default for Metrics {
         let r = &mut registry;
         let new = Self {
             models: ArcSwap::default(),
-            circuits: Mutex::default(),
+            scrape: Mutex::default(),
             in_flight_source: OnceLock::new(),
+            routes_source: OnceLock::new(),
             duration: histogram(r, &names::DURATION, || Histogram::new(DURATION_BUCKETS)),
             tokens: histogram(r, &names::TOKENS, || Histogram::new(TOKEN_BUCKETS)),
             first_chunk: histogram(r, &names::FIRST_CHUNK, || Histogram::new(FIRST_BUCKETS)),
@@ -211,6 +228,10 @@ impl Default for Metrics {
 impl Metrics {
     /// The text of `GET /metrics`, in OpenMetrics ([`CONTENT_TYPE`]).
     pub fn render(&self) -> String {
+        let _alone = self.scrape.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(source) = self.routes_source.get() {
+            self.routes(&source());
+        }
         if let Some(source) = self.in_flight_source.get() {
             self.in_flight.set(i64::try_from(source()).unwrap_or(i64::MAX));
         }
@@ -225,8 +246,14 @@ impl Metrics {
         let _ = self.in_flight_source.set(Box::new(source));
     }
 
-    /// A request or an attempt that the relay itself turned away for want of room: `overloaded`, `memory`, `capacity`,
-    /// `failover_limit` … from a closed list of the caller's.
+    /// Says how to find how the routes stand, asked at each scrape: a route that is not among them has no gauge. The first call counts.
+    pub fn routes_from(&self, source: impl Fn() -> Vec<RouteGauges> + Send + Sync + 'static) {
+        let _ = self.routes_source.set(Box::new(source));
+    }
+
+    /// A request that the relay itself turned away before any call, to be sent again later: `overloaded`, `memory`,
+    /// `too_many_waiters` at its own door; at the routes' the nearest of `failover_limit`, `capacity`, `tripped`, `killed`. Once a
+    /// request.
     pub fn shed(&self, reason: &'static str) {
         self.shed.get_or_create(&labels(&names::SHED, [Cow::Borrowed(reason)])).inc();
     }
@@ -234,35 +261,6 @@ impl Metrics {
     /// A further attempt that the shared retry budget did not allow.
     pub fn retry_budget_refused(&self) {
         self.retry_budget_refused.inc();
-    }
-
-    /// A route's breaker is now in `state`, one of [`CIRCUIT_STATES`] (another word counts as `healthy`). Event lines of attempts
-    /// that begin from now on say it too.
-    pub fn circuit(&self, route: &RouteId, state: &'static str) {
-        let state = CIRCUIT_STATES.into_iter().find(|known| *known == state).unwrap_or("healthy");
-        let mut circuits = self.circuits.lock().unwrap_or_else(PoisonError::into_inner);
-        circuits.insert(route.clone(), state);
-        for known in CIRCUIT_STATES {
-            let labels = labels(&names::CIRCUIT, [owned(route), Cow::Borrowed(known)]);
-            self.circuit.get_or_create(&labels).set(i64::from(known == state));
-        }
-    }
-
-    /// What a route's breaker was last said to be.
-    pub fn circuit_of(&self, route: &RouteId) -> &'static str {
-        let circuits = self.circuits.lock().unwrap_or_else(PoisonError::into_inner);
-        circuits.get(route).copied().unwrap_or("healthy")
-    }
-
-    /// Attempts that hold one of the route's concurrency slots now.
-    pub fn route_in_use(&self, route: &RouteId, attempts: usize) {
-        let labels = labels(&names::IN_USE, [owned(route)]);
-        self.in_use.get_or_create(&labels).set(i64::try_from(attempts).unwrap_or(i64::MAX));
-    }
-
-    /// An operator has killed a route, or restored it.
-    pub fn killed(&self, route: &RouteId, killed: bool) {
-        self.killed.get_or_create(&labels(&names::KILLED, [owned(route)])).set(i64::from(killed));
     }
 
     /// What the control store says at a scrape: whether it can be written, whether failover is switched off for all workflows, and how
@@ -278,15 +276,19 @@ impl Metrics {
         self.hold_limit.get_or_create(&labels(&names::HOLD_LIMIT, [owned(workflow)])).inc();
     }
 
-    /// A configuration is in force: 1 at start. Its routes get their gauges (routes that are gone lose theirs), its models are the
-    /// ones that labels may name, and its approvals and verifications say when they run out.
+    /// A configuration is in force: 1 at start. Its models are the ones that labels may name, and its approvals and verifications
+    /// say when they run out.
     pub fn config_taken(&self, settings: &Settings, generation: u64, now: UnixMillis) {
         self.generation.set(i64::try_from(generation).unwrap_or(i64::MAX));
-        self.reload_success.set(1);
-        self.reload_time.set(at(now));
+        self.load_taken(now);
         self.models.store(Arc::new(models(settings)));
         self.expiries(settings);
-        self.routes(settings);
+    }
+
+    /// A load was taken, whether it changed anything or not.
+    pub fn load_taken(&self, now: UnixMillis) {
+        self.reload_success.set(1);
+        self.reload_time.set(at(now));
     }
 
     /// A new configuration was refused; the old one stays.
@@ -318,23 +320,17 @@ impl Metrics {
         }
     }
 
-    fn routes(&self, settings: &Settings) {
-        let gone: Vec<RouteId> = {
-            let circuits = self.circuits.lock().unwrap_or_else(PoisonError::into_inner);
-            circuits.keys().filter(|route| !settings.routes.contains_key(*route)).cloned().collect()
-        };
-        for route in gone {
-            self.circuits.lock().unwrap_or_else(PoisonError::into_inner).remove(&route);
+    fn routes(&self, routes: &[RouteGauges]) {
+        self.circuit.clear();
+        self.in_use.clear();
+        self.killed.clear();
+        for RouteGauges { route, circuit, in_use, killed } in routes {
             for state in CIRCUIT_STATES {
-                self.circuit.remove(&labels(&names::CIRCUIT, [owned(&route), Cow::Borrowed(state)]));
+                let labels = labels(&names::CIRCUIT, [owned(route), Cow::Borrowed(state)]);
+                self.circuit.get_or_create(&labels).set(i64::from(state == *circuit));
             }
-            self.in_use.remove(&labels(&names::IN_USE, [owned(&route)]));
-            self.killed.remove(&labels(&names::KILLED, [owned(&route)]));
-        }
-        for route in settings.routes.keys() {
-            self.circuit(route, self.circuit_of(route));
-            drop(self.in_use.get_or_create(&labels(&names::IN_USE, [owned(route)])));
-            drop(self.killed.get_or_create(&labels(&names::KILLED, [owned(route)])));
+            self.in_use.get_or_create(&labels(&names::IN_USE, [owned(route)])).set(i64::from(*in_use));
+            self.killed.get_or_create(&labels(&names::KILLED, [owned(route)])).set(i64::from(*killed));
         }
     }
 

@@ -58,7 +58,10 @@ pub const LABELS: &[(&str, &str)] = &[
         "state",
         "of requests: `completed`, `interrupted`, `failed`, `stopped`, `refused` (before any call), `replayed`; of circuits: `healthy`, `tripped`, `probing`",
     ),
-    ("reason", "the word that callers get as `rubicon.reason`, or `none`"),
+    (
+        "reason",
+        "the word that callers get as `rubicon.reason`, or `none`; of what is shed: `overloaded`, `memory` and `too_many_waiters` at the relay's door, at the routes the nearest of `failover_limit`, `capacity`, `tripped` and `killed`",
+    ),
     ("kind", "of attempts: `first`, `retry`, `equivalent_failover`, `cross_model_fallback`; of alarms: what happened"),
     (
         "class",
@@ -153,7 +156,7 @@ pub const SHED: Metric = metric(
     "rubicon_shed_total",
     Kind::Counter,
     &["reason"],
-    "Requests and attempts that the relay itself turned away for want of room",
+    "Requests that the relay itself turned away before any call, to be sent again later",
 );
 /// Retry budget.
 pub const RETRY_BUDGET_REFUSED: Metric = metric(

@@ -64,7 +64,7 @@ impl Running {
     pub(crate) async fn start_on_full_disk(args: &[&str], env: &[(&str, &str)], prefix: &str, blocks: u32) -> Self {
         let mut command = Command::new("/bin/sh");
         // The signal that would end the process is ignored, and stays so in the program that takes over.
-        let line = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\"");
+        let line = format!("trap '' XFSZ; ulimit -S -f {blocks}; exec \"$0\" \"$@\"");
         command.args(["-c", &line, env!("CARGO_BIN_EXE_rubicon")]).args(args);
         command.env_clear().envs(env.iter().copied()).stdin(Stdio::null()).kill_on_drop(true);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -137,6 +137,14 @@ impl Running {
         })
     }
 
+    /// There is room on the disk of [`Running::start_on_full_disk`] from now on.
+    #[cfg(target_os = "linux")]
+    async fn make_room(&self) {
+        let pid = self.pid().to_string();
+        let made = Command::new("prlimit").args(["--pid", &pid, "--fsize=unlimited:"]).status().await;
+        assert!(made.expect("prlimit of util-linux").success());
+    }
+
     /// SIGTERM; the exit code and everything it printed.
     pub(crate) async fn stop(mut self) -> (i32, String) {
         self.signal("TERM").await;
@@ -157,6 +165,7 @@ pub(crate) struct Serving {
 }
 
 /// Resident memory now and at its highest, bytes.
+#[allow(dead_code, reason = "tests/load weighs it")]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Memory {
     pub(crate) now: u64,
@@ -202,6 +211,12 @@ impl Serving {
         self.running.line("rubicon serve: the admin side is on ")
     }
 
+    /// There is room on its full disk from now on.
+    #[cfg(target_os = "linux")]
+    pub(crate) async fn make_room(&self) {
+        self.running.make_room().await;
+    }
+
     /// `kill -9`.
     pub(crate) async fn kill_9(mut self) {
         self.running.process.kill().await.expect("killed");
@@ -211,6 +226,7 @@ impl Serving {
         format!("http://{}{path}", self.address)
     }
 
+    #[allow(dead_code, reason = "tests/load weighs it")]
     pub(crate) fn memory(&self) -> Memory {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.running.pid())).expect("a Linux /proc");
         let kib = |name: &str| -> u64 {

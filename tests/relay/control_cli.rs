@@ -55,8 +55,8 @@ async fn a_route_is_killed_and_restored_from_a_shell() {
     let shell = Shell::new().await;
     let list = shell.run(Who::Viewer, "route list").await;
     assert_eq!(list.code, 0, "{}", list.all);
-    assert!(list.out.starts_with("ROUTE  PROVIDER  STATE"), "{}", list.out);
-    assert!(list.out.contains("\na      a         live "), "{}", list.out);
+    assert!(list.out.starts_with("ROUTE  PROVIDER  STATE  CIRCUIT  IN USE  RECOVERY  ONCALL"), "{}", list.out);
+    assert!(list.out.contains("\na      a         live   healthy  0       0 "), "{}", list.out);
     let killed = shell.run(Who::Operator, "route kill a --reason drill").await;
     assert_eq!(killed.code, 0, "{}", killed.all);
     assert!(

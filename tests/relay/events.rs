@@ -468,3 +468,54 @@ async fn what_passes_through_has_a_line_and_no_attempt() {
     );
     lines.of(&relay, "attempt", 0).await;
 }
+
+/// Its line is written when its last byte is, and says how that went.
+#[tokio::test]
+async fn what_passes_through_is_told_at_its_end() {
+    let begun = || Answer::sse().text("data: one\n\n").gate("go");
+    for (rest, state, reason, class) in [
+        (begun().text("data: two\n\n"), "completed", json!(null), json!(null)),
+        (begun().text("data: tw").abort_rst(), "interrupted", json!("partial_output"), json!("partial_output")),
+        (begun().hang(), "interrupted", json!("client_gone"), json!(null)),
+        (begun().hang(), "interrupted", json!("shutting_down"), json!(null)),
+    ] {
+        let a = always(rest).await;
+        let setup = Setup::primary(a.base_url()).workflow("passthrough = [\"/v1/files\"]");
+        let (relay, lines) = watched(setup.server("shutdown_grace_ms = 100")).await;
+        let mut response = client(Http::One).get(url(&relay, "/v1/files")).send().await.expect("a head");
+        response.chunk().await.expect("data").expect("data");
+        lines.of(&relay, "request", 0).await;
+        if reason == "client_gone" {
+            drop(response);
+        } else if reason == "shutting_down" {
+            relay.app().drain();
+            relay.app().cut.cancel();
+            assert!(!crate::harness::read(response).await.clean);
+        } else {
+            a.open_gate("go", 1);
+            assert_eq!(crate::harness::read(response).await.clean, state == "completed");
+        }
+        let request = lines.of(&relay, "request", 1).await.remove(0);
+        says(
+            &request,
+            &[
+                ("call", json!("passthrough")),
+                ("state", json!(state)),
+                ("reason", reason),
+                ("class", class),
+                ("status", json!(200)),
+                ("route", json!("a")),
+            ],
+        );
+    }
+}
+
+/// One that failed says of which class.
+#[tokio::test]
+async fn what_could_not_pass_through_has_its_class() {
+    let a = always(overloaded()).await;
+    let (relay, lines) = watched(Setup::primary(a.base_url()).workflow("passthrough = [\"/v1/files\"]")).await;
+    assert_eq!(send(client(Http::One).get(url(&relay, "/v1/files"))).await.status, 424);
+    let request = lines.of(&relay, "request", 1).await.remove(0);
+    says(&request, &[("state", json!("refused")), ("class", json!("provider_overloaded")), ("status", json!(424))]);
+}

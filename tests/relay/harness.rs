@@ -16,6 +16,29 @@ use rubicon::serve::Server;
 /// No single answer of a test takes longer; a hang becomes a failure with a place.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Sockets that the largest test holds at once: 500 streams have four each where client, relay and provider are this process.
+const DESCRIPTORS: u64 = 4096;
+
+/// Raises this process's soft limit of descriptors (often 1024) to what the largest test needs, once; children inherit it. Where the
+/// hard limit is lower it says so and goes as far as it can.
+pub(crate) fn many_descriptors() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+        let wanted = maximum.map_or(DESCRIPTORS, |maximum| maximum.min(DESCRIPTORS));
+        let raised = current.is_none_or(|current| current >= wanted)
+            || setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum }).is_ok();
+        if !raised || wanted < DESCRIPTORS {
+            // Past the test harness, which shows nothing of a test that passes.
+            let line = format!(
+                "only {wanted} descriptors may be open here: tests with many streams may fail for want of them\n"
+            );
+            let _ = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());
+        }
+    });
+}
+
 /// The settings of a config text. `env:NAME` secrets read `env`.
 pub(crate) fn settings_with(text: &str, env: &BTreeMap<&str, &str>) -> Settings {
     let sources = Sources {
@@ -34,6 +57,7 @@ pub(crate) fn settings_with(text: &str, env: &BTreeMap<&str, &str>) -> Settings 
 
 /// Starts a relay on a free loopback port. `env:NAME` secrets read `env`.
 pub(crate) async fn relay_with(text: &str, env: &BTreeMap<&str, &str>) -> Server {
+    many_descriptors();
     Server::start(settings_with(text, env)).await.expect("a relay")
 }
 

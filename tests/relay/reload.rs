@@ -1,159 +1,14 @@
-//! A configuration is replaced under load: what runs goes on as it began, a bad file changes nothing and is explained, keys are
-//! rotated without a caller noticing. The real binary, real signals, real files.
+//! A configuration is replaced while requests run: what runs goes on as it began, a bad file changes nothing and is explained, keys
+//! are rotated without a caller noticing. The real binary, real signals, real files. (Under 500 streams: `tests/load/reload.rs`.)
 
-use std::net::SocketAddr;
 use std::path::Path;
 
-use rubicon::mock::{Answer, MockProvider, Rule, chat, chat_text};
-use rubicon::protocol::Dialect;
-use tokio::task::JoinSet;
+use rubicon::mock::{Answer, Rule, chat_text};
 
-use crate::child::Running;
-use crate::harness::{Answered, Http, client, path, provider, read, request, send, two};
+use crate::harness::{Http, client, provider, send, two};
 use crate::operators::{ENV, OPERATORS, Who, change, get};
-use crate::setup::overloaded;
-
-const CHAT: Dialect = Dialect::ChatCompletions;
-/// What the log says of each way a load can end.
-const TAKEN: &str = "the configuration is loaded: it holds for new requests";
-const UNCHANGED: &str = "the configuration is loaded: nothing in it has changed";
-const REFUSED: &str = "the configuration is not loaded";
-
-/// A running `rubicon serve` whose config the test owns.
-struct Relay {
-    folder: tempfile::TempDir,
-    running: Running,
-    address: SocketAddr,
-}
-
-impl Relay {
-    /// `files` are written first; `rubicon.toml` is one of them.
-    async fn start(files: &[(&str, &str)], more: &[&str], env: &[(&str, &str)]) -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
-        for (name, text) in files {
-            write(folder.path(), name, text);
-        }
-        Self::start_in(folder, more, env).await
-    }
-
-    async fn start_in(folder: tempfile::TempDir, more: &[&str], env: &[(&str, &str)]) -> Self {
-        let config = folder.path().join("rubicon.toml");
-        let args = [&["serve", "-c", config.to_str().expect("UTF-8")], more].concat();
-        let running = Running::start(&args, env, "rubicon serve: listening on http://").await;
-        let address = running.told.parse().expect("an address");
-        Self { folder, running, address }
-    }
-
-    fn write(&self, name: &str, text: &str) {
-        write(self.folder.path(), name, text);
-    }
-
-    /// Replaces the config and asks for a load, the `times`th that ends in `how`.
-    async fn reload(&self, text: &str, how: &str, times: usize) -> String {
-        self.write("rubicon.toml", text);
-        self.running.signal("HUP").await;
-        self.running.says(how, times).await
-    }
-
-    fn ask(&self, http: &reqwest::Client, stream: bool) -> reqwest::RequestBuilder {
-        let url = format!("http://{}{}", self.address, path(CHAT));
-        http.post(url).header("content-type", "application/json").body(request(CHAT, stream))
-    }
-
-    async fn answer(&self, stream: bool) -> Answered {
-        send(self.ask(&client(Http::One), stream)).await
-    }
-
-    async fn answer_to(&self, key: &str) -> u16 {
-        send(self.ask(&client(Http::One), true).header("authorization", format!("Bearer {key}"))).await.status
-    }
-}
-
-/// Renamed into place, as every careful writer does.
-fn write(folder: &Path, name: &str, text: &str) {
-    let path = folder.join(name);
-    std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
-    let new = folder.join("new");
-    std::fs::write(&new, text).expect("a file");
-    std::fs::rename(new, path).expect("a rename");
-}
-
-/// One route `main` at a provider, and lines for its tables.
-fn config(at: &MockProvider, server: &str, route: &str) -> String {
-    format!(
-        "[server]\nlisten = \"127.0.0.1:0\"\n{server}\n[provider.p]\nkind = \"openai-compatible\"\nbase_url = \"{}/v1\"\n\
-         terminal = \"strict\"\n[route.main]\nprovider = \"p\"\n{route}\n[workflow.w]\nprimary = \"main\"\n",
-        at.base_url()
-    )
-}
-
-/// A stream that stops in the middle until its gate is opened.
-fn halves() -> Answer {
-    let first = Answer::sse().step(chat::role()).step(chat::delta("first half, "));
-    first.gate("go").step(chat::delta("second half")).step(chat::finish("stop")).step(chat::done())
-}
-
-#[tokio::test]
-async fn no_stream_of_500_is_lost_to_reloads_good_and_bad() {
-    const STREAMS: usize = 500;
-    let (a, b) =
-        (provider(Rule::new("a").answer(halves())).await, provider(Rule::new("b").answer(chat_text(&["b"]))).await);
-    let first = config(&a, "", "");
-    let relay = Relay::start(&[("rubicon.toml", &first)], &[], &[]).await;
-    // What the provider says, without a relay.
-    let direct = client(Http::One).post(format!("{}/v1/chat/completions", a.base_url())).body(request(CHAT, true));
-    let direct = tokio::spawn(send(direct));
-    a.wait_for(|stats| stats.at_gates == 1).await;
-    assert!(a.open_gate("go", 1));
-    let whole = direct.await.expect("the provider's own answer").body;
-
-    let http = client(Http::Two);
-    let mut streams = JoinSet::new();
-    for _ in 0..STREAMS {
-        let request = relay.ask(&http, true);
-        streams.spawn(async move { read(request.send().await.expect("a head")).await });
-    }
-    a.wait_for(|stats| stats.at_gates == STREAMS as u64).await;
-
-    // Another address and model, for new requests only.
-    let second = config(&b, "", "model = \"another\"");
-    let said = relay.reload(&second, TAKEN, 1).await;
-    assert!(said.contains("provider.p, route.main, workflow.w"), "{said}");
-    let answered = relay.answer(true).await;
-    assert_eq!((answered.status, b.calls(), a.calls()), (200, 1, STREAMS as u64 + 1), "{}", answered.text());
-    assert_eq!(b.requests()[0].json()["model"], "another");
-
-    // A broken file: every problem, with its line and key; and nothing else.
-    let broken = second
-        .replace("terminal = \"strict\"", "terminal = \"srtict\"")
-        .replace("primary = \"main\"", "primry = \"main\"");
-    let said = relay.reload(&broken, REFUSED, 1).await;
-    for (line, key) in [(7, "provider.p.terminal"), (12, "workflow.w.primry"), (11, "workflow.w.primary")] {
-        let place = format!("rubicon.toml:{line}: error: {key}: ");
-        assert!(said.contains(&place), "{place} is not in\n{said}");
-    }
-    let answered = relay.answer(true).await;
-    assert_eq!((answered.status, b.calls()), (200, 2), "{}", answered.text());
-    std::fs::remove_file(relay.folder.path().join("rubicon.toml")).expect("a file");
-    relay.running.signal("HUP").await;
-    let said = relay.running.says(REFUSED, 2).await;
-    assert!(said.contains("[config_unreadable]"), "{said}");
-
-    // And a good one again.
-    relay.reload(&second, UNCHANGED, 1).await;
-    relay.reload(&first, TAKEN, 2).await;
-    assert_eq!(a.stats().at_gates, STREAMS as u64);
-    assert!(a.open_gate("go", STREAMS));
-    let mut ended = 0;
-    while let Some(answered) = streams.join_next().await {
-        let answered = answered.expect("a stream");
-        assert!(answered.clean && answered.status == 200 && answered.body == whole, "{}", answered.text());
-        ended += 1;
-    }
-    assert_eq!((ended, a.calls()), (STREAMS, STREAMS as u64 + 1));
-    let (code, _) = relay.running.stop().await;
-    assert_eq!(code, 0);
-}
+use crate::reloader::{REFUSED, Relay, TAKEN, UNCHANGED, config, halves, write};
+use crate::setup::{Setup, overloaded};
 
 #[tokio::test]
 async fn an_operation_fails_over_as_it_was_planned() {
@@ -285,6 +140,19 @@ async fn the_last_of_many_files_wins() {
     tokio::time::timeout(crate::harness::PATIENCE, last).await.expect("the last file is in force");
     let (_, printed) = relay.running.stop().await;
     assert!(printed.matches("loading the configuration anew").count() <= 20, "{printed}");
+}
+
+/// A token file that was looked at since is the same file.
+#[tokio::test]
+async fn a_look_at_a_token_file_is_no_change() {
+    let a = provider(Rule::new("a").answer(chat_text(&["a"]))).await;
+    let azure = Setup::primary(a.base_url()).kind("azure-openai", "").with_provider("entra_token = \"file:token\"");
+    let text = azure.text();
+    let relay = Relay::start(&[("token", "the-token"), ("rubicon.toml", &text)], &[], &[]).await;
+    assert_eq!((relay.answer(true).await.status, a.calls()), (200, 1));
+    relay.reload(&text, UNCHANGED, 1).await;
+    let (_, printed) = relay.running.stop().await;
+    assert!(!printed.contains(TAKEN), "{printed}");
 }
 
 /// As Kubernetes mounts a ConfigMap: the file is a link into a folder that is a link, and that link is swapped.

@@ -10,6 +10,7 @@ use serde_json::json;
 
 use crate::harness::{Answered, Http, client, path, post, relay, request};
 use crate::setup::{Setup, always, overloaded};
+use crate::watched::sum;
 
 const DIALECTS: [Dialect; 2] = [Dialect::ChatCompletions, Dialect::AnthropicMessages];
 
@@ -42,6 +43,7 @@ async fn without_a_budget_there_is_one_attempt() {
         for calls in 1..=3 {
             assert_spent(&ask(&relay, dialect).await, 1);
             assert_eq!((a.calls(), b.calls()), (calls, 0));
+            assert_eq!(sum(&relay, "rubicon_retry_budget_refused_total", &[]), calls as f64);
         }
         // A first attempt needs none, wherever it goes.
         let switch = Switch { by: "ana".to_owned(), reason: "drill".to_owned(), since: UnixMillis(1) };

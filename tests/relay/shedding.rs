@@ -12,6 +12,7 @@ use tokio::time::timeout;
 use crate::harness::{Answered, Http, PATIENCE, client, path, post, provider, relay, request, settings_with};
 use crate::raw::{Raw, message};
 use crate::setup::Setup;
+use crate::watched::sum;
 
 const DIALECTS: [Dialect; 2] = [Dialect::ChatCompletions, Dialect::AnthropicMessages];
 const CHAT: Dialect = Dialect::ChatCompletions;
@@ -63,6 +64,7 @@ async fn over_max_in_flight_which_a_reload_may_change() {
     }
     shed_before_its_body(&relay, "overloaded").await;
     assert_eq!(a.calls(), 1);
+    assert_eq!(sum(&relay, "rubicon_shed_total", &["reason=\"overloaded\""]), 3.0);
     relay.app().replace(Arc::new(settings_with(&text(2), &BTreeMap::new())));
     assert_eq!(ask(&relay, CHAT).await.status, 200, "the new limit is in force");
     relay.app().replace(Arc::new(settings_with(&text(1), &BTreeMap::new())));
@@ -100,6 +102,7 @@ async fn over_memory_bytes_until_there_is_enough_again() {
     }
     shed_before_its_body(&relay, "memory").await;
     assert_eq!(a.calls(), 1);
+    assert_eq!(sum(&relay, "rubicon_shed_total", &["reason=\"memory\""]), 3.0);
     assert!(a.open_gate("end", 1));
     running.read_until("and done").await;
     running.read_until("[DONE]").await;

@@ -32,7 +32,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("check", &["clock", "config", "control", "ids", "plan"]),
     ("upstream", &["classify", "clock", "config", "contract", "protocol"]),
     ("attempt", &["classify", "clock", "config", "ids", "plan", "protocol"]),
-    ("telemetry", &["boundary", "class", "classify", "clock", "config", "ids", "protocol"]),
+    ("telemetry", &["boundary", "class", "classify", "clock", "config", "ids", "protocol", "reply"]),
     (
         "relay",
         &[
@@ -53,7 +53,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "wire",
         ],
     ),
-    ("admin", &["clock", "config", "control", "ids", "plan", "relay", "telemetry"]),
+    ("admin", &["clock", "config", "control", "gate", "ids", "plan", "relay", "telemetry"]),
     ("serve", &["admin", "check", "clock", "config", "relay", "telemetry"]),
     ("mock", &["clock"]),
     ("demo", &["clock", "config", "control", "ids", "mock", "serve", "wire"]),

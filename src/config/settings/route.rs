@@ -53,7 +53,7 @@ pub struct RouteSettings {
 }
 
 /// `[route.X] limits`; what is absent is not limited.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, serde::Serialize)]
 pub struct Limits {
     /// `concurrency`: attempts at once, each held to its stream's end.
     pub concurrency: Option<u32>,
@@ -64,7 +64,7 @@ pub struct Limits {
 }
 
 /// `[route.X] failover_limits`: what recovery traffic (attempts that another route should have served) may add.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, serde::Serialize)]
 pub struct FailoverLimits {
     /// `concurrency`.
     pub concurrency: Option<u32>,

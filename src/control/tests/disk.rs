@@ -1,7 +1,7 @@
 //! The file: what it keeps, who may open it, and a disk that fails.
 
 use std::os::unix::fs::PermissionsExt as _;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use redb::backends::InMemoryBackend;
 use redb::{Database, StorageBackend, TableDefinition};
@@ -126,69 +126,88 @@ async fn a_switch_that_was_changed_behind_the_journal_is_found() {
     assert_eq!((broken.sequence, broken.why), (1, "switch_differs"));
 }
 
-/// A disk that fails from some moment on.
-#[derive(Debug)]
-struct Failing {
+/// What a disk does.
+#[derive(Debug, Default)]
+struct Disk {
     inner: InMemoryBackend,
-    fails: Arc<AtomicBool>,
+    /// Nothing can be written.
+    full: AtomicBool,
+    /// What is written gets there, but nobody can be sure of it.
+    unsure: AtomicBool,
+    /// Times that it was opened.
+    opened: AtomicUsize,
 }
 
-impl Failing {
-    fn check(&self) -> std::io::Result<()> {
-        if self.fails.load(Ordering::SeqCst) { Err(std::io::Error::other("the disk is full")) } else { Ok(()) }
+impl Disk {
+    fn set_full(&self, full: bool) {
+        self.full.store(full, Ordering::SeqCst);
+    }
+
+    fn fails(flag: &AtomicBool) -> std::io::Result<()> {
+        if flag.load(Ordering::SeqCst) { Err(std::io::Error::other("the disk is full")) } else { Ok(()) }
     }
 }
+
+#[derive(Debug)]
+struct Failing(Arc<Disk>);
 
 impl StorageBackend for Failing {
     fn len(&self) -> std::io::Result<u64> {
-        self.inner.len()
+        self.0.inner.len()
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> std::io::Result<()> {
-        self.inner.read(offset, out)
+        self.0.inner.read(offset, out)
     }
 
     fn set_len(&self, len: u64) -> std::io::Result<()> {
-        self.check()?;
-        self.inner.set_len(len)
+        Disk::fails(&self.0.full)?;
+        self.0.inner.set_len(len)
     }
 
     fn sync_data(&self) -> std::io::Result<()> {
-        self.check()?;
-        self.inner.sync_data()
+        Disk::fails(&self.0.full)?;
+        Disk::fails(&self.0.unsure)?;
+        self.0.inner.sync_data()
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> std::io::Result<()> {
-        self.check()?;
-        self.inner.write(offset, data)
+        Disk::fails(&self.0.full)?;
+        self.0.inner.write(offset, data)
     }
 }
 
-fn failing() -> (Control, Arc<AtomicBool>) {
-    let fails = Arc::new(AtomicBool::new(false));
-    let backend = Failing { inner: InMemoryBackend::new(), fails: Arc::clone(&fails) };
-    let store = Store::with(backend, Path::new("failing")).expect("made");
-    (Control::over(store, Path::new("failing"), NOW, true).expect("opened"), fails)
+fn over(disk: &Arc<Disk>) -> Control {
+    let disk = Arc::clone(disk);
+    let store = Store::with(Path::new("failing"), move |_| {
+        disk.opened.fetch_add(1, Ordering::SeqCst);
+        Ok(Failing(Arc::clone(&disk)))
+    });
+    Control::over(store.expect("made"), Path::new("failing"), NOW, true).expect("opened")
+}
+
+fn failing() -> (Control, Arc<Disk>) {
+    let disk = Arc::new(Disk::default());
+    (over(&disk), disk)
+}
+
+fn is_killed(control: &Control, name: &str) -> bool {
+    control.switches().killed.contains_key(&RouteId::new(name))
 }
 
 #[tokio::test]
 async fn killing_does_not_depend_on_the_disk_and_restoring_does() {
-    let (control, fails) = failing();
+    let (control, disk) = failing();
     kill(&control, "a").await.expect("killed");
-    fails.store(true, Ordering::SeqCst);
+    disk.set_full(true);
     assert_eq!(restore(&control, "a", 1).await, Err(Refused::NotSaved { effective: false }));
-    assert!(control.switches().killed.contains_key(&RouteId::new("a")), "it stays killed");
-    assert!(control.known()[&route("a")].saved);
+    assert!(is_killed(&control, "a") && control.known()[&route("a")].saved, "it stays killed");
     assert!(!control.is_writable());
     // Twice: neither the failed write nor the refusal behind it loses the kill.
     for _ in 0..2 {
         assert_eq!(kill(&control, "b").await, Err(Refused::NotSaved { effective: true }));
-        assert!(control.switches().killed.contains_key(&RouteId::new("b")));
-        assert!(!control.known()[&route("b")].saved);
+        assert!(is_killed(&control, "b") && !control.known()[&route("b")].saved);
     }
-    // A disk that is well again is no reason to go on: nobody knows what of the last write is on it.
-    fails.store(false, Ordering::SeqCst);
-    assert_eq!(kill(&control, "c").await, Err(Refused::NotSaved { effective: true }));
     control.issuers().remember(&TenantId::new("t"), [1; 16], "acct", NOW);
     assert_eq!(control.issuers().dropped(), 1);
     assert!(control.issuers().account_of(&TenantId::new("t"), &[1; 16], NOW).is_some(), "memory goes on");
@@ -196,11 +215,117 @@ async fn killing_does_not_depend_on_the_disk_and_restoring_does() {
 
 #[tokio::test]
 async fn a_kill_whose_own_write_fails_counts_all_the_same() {
-    let (control, fails) = failing();
-    fails.store(true, Ordering::SeqCst);
+    let (control, disk) = failing();
+    disk.set_full(true);
     assert_eq!(kill(&control, "a").await, Err(Refused::NotSaved { effective: true }));
-    assert!(control.switches().killed.contains_key(&RouteId::new("a")));
-    assert!(!control.known()[&route("a")].saved);
+    assert!(is_killed(&control, "a") && !control.known()[&route("a")].saved);
+}
+
+#[tokio::test]
+async fn a_disk_with_room_again_is_used_with_the_next_change_and_gets_what_it_missed() {
+    let (control, disk) = failing();
+    kill(&control, "a").await.expect("killed");
+    disk.set_full(true);
+    for name in ["b", "c"] {
+        assert_eq!(kill(&control, name).await, Err(Refused::NotSaved { effective: true }));
+    }
+    let opened = disk.opened.load(Ordering::SeqCst);
+    disk.set_full(false);
+    let restored = restore(&control, "a", 1).await.expect("restored");
+    assert_eq!((restored.changed, restored.record.version), (true, 2));
+    assert!(control.is_writable() && disk.opened.load(Ordering::SeqCst) > opened);
+    // The kills stand before it in the queue.
+    assert!(["b", "c"].iter().all(|name| control.known()[&route(name)].saved));
+    let entries = control.entries(1, 10).expect("a journal");
+    let told: Vec<_> = entries.iter().map(|entry| (entry.subject.as_str(), entry.to.as_str())).collect();
+    assert_eq!(told, [("route:a", "killed"), ("route:b", "killed"), ("route:c", "killed"), ("route:a", "live")]);
+    assert!(control.verify(None).expect("a verdict").ok);
+    drop(control);
+    let control = over(&disk);
+    assert!(!is_killed(&control, "a") && is_killed(&control, "b") && is_killed(&control, "c"), "after a restart");
+}
+
+#[tokio::test]
+async fn a_kill_that_has_the_store_opened_anew_is_saved_whatever_its_precondition() {
+    for precondition in [Precondition::Any, Precondition::Version(2)] {
+        let (control, disk) = failing();
+        kill(&control, "a").await.expect("killed");
+        restore(&control, "a", 1).await.expect("restored");
+        disk.set_full(true);
+        assert_eq!(kill(&control, "b").await, Err(Refused::NotSaved { effective: true }));
+        disk.set_full(false);
+        let killed = control.change(request(route("a"), true, precondition)).await.expect("killed");
+        assert!(killed.changed && killed.record.stopped && killed.record.version == 3, "{killed:?}");
+        assert!(control.known().values().all(|known| known.saved && known.record.stopped));
+        assert!(control.verify(None).expect("a verdict").ok);
+    }
+}
+
+#[tokio::test]
+async fn a_restore_that_failed_and_is_on_the_disk_all_the_same_is_undone() {
+    let (control, disk) = failing();
+    kill(&control, "a").await.expect("killed");
+    disk.unsure.store(true, Ordering::SeqCst);
+    assert_eq!(restore(&control, "a", 1).await, Err(Refused::NotSaved { effective: false }));
+    disk.unsure.store(false, Ordering::SeqCst);
+    kill(&control, "b").await.expect("killed");
+    assert!(is_killed(&control, "a") && control.known()[&route("a")].saved, "nobody was told that it is live");
+    assert!(control.verify(None).expect("a verdict").ok);
+    drop(control);
+    let control = over(&disk);
+    assert!(is_killed(&control, "a") && is_killed(&control, "b"));
+}
+
+#[tokio::test]
+async fn a_journal_that_has_lost_what_was_saved_is_not_gone_on_with() {
+    let empty = Arc::new(Disk::default());
+    let (first, second) = (Arc::new(Disk::default()), Arc::clone(&empty));
+    let disk = Arc::clone(&first);
+    let store =
+        Store::with(Path::new("swapped"), move |new| Ok(Failing(Arc::clone(if new { &first } else { &second }))));
+    let control = Control::over(store.expect("made"), Path::new("swapped"), NOW, true).expect("opened");
+    kill(&control, "a").await.expect("killed");
+    disk.set_full(true);
+    // Each tries to open the other disk, whose journal is empty.
+    for _ in 0..2 {
+        assert_eq!(kill(&control, "b").await, Err(Refused::NotSaved { effective: true }));
+    }
+    assert!(!control.is_writable() && is_killed(&control, "a") && is_killed(&control, "b"));
+}
+
+#[test]
+fn the_most_cautious_of_memory_and_disk_counts() {
+    let record = |stopped, version| Record { stopped, version, by: "ana".to_owned(), ..Record::default() };
+    let head = Head { sequence: 7, hash: "h".to_owned() };
+    let failover = || Subject::WorkflowFailover(WorkflowId::new("w"));
+    let memory = vec![
+        (route("both"), record(true, 1)),
+        (route("live"), record(false, 2)),
+        (route("killed-elsewhere"), record(false, 2)),
+        (route("restored-elsewhere"), record(true, 3)),
+        (route("unsaved"), record(true, 5)),
+        (failover(), record(true, 4)),
+    ];
+    let disk = vec![
+        (route("both"), record(true, 1)),
+        (route("live"), record(false, 2)),
+        (route("killed-elsewhere"), record(true, 3)),
+        (route("restored-elsewhere"), record(false, 4)),
+        (route("unknown"), record(true, 1)),
+        (Subject::Failover, record(true, 6)),
+    ];
+    let mut table = Table::new(memory, Head::default());
+    let mended = table.mend(disk, head, NOW);
+    let written: Vec<_> = mended
+        .iter()
+        .map(|mended| (mended.subject.to_string(), mended.record.version, mended.entry.sequence))
+        .collect();
+    let expected = [("route:restored-elsewhere", 5, 8), ("failover:w", 4, 9), ("route:unsaved", 5, 10)];
+    assert_eq!(written, expected.map(|(name, version, sequence)| (name.to_owned(), version, sequence)));
+    assert_eq!((mended[0].entry.previous.as_str(), mended[0].entry.from.as_str()), ("h", "live"));
+    assert_eq!(mended[1].entry.previous, mended[0].entry.hash);
+    let killed: Vec<_> = table.switches().killed.keys().map(ToString::to_string).collect();
+    assert_eq!(killed, ["both", "killed-elsewhere", "restored-elsewhere", "unknown", "unsaved"]);
 }
 
 #[test]

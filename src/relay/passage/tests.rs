@@ -50,7 +50,7 @@ fn driven(app: &Arc<App>) -> Driven {
     let operation = register(app, &caller, &workflow, &contract, id, None, now);
     let world = World {
         approvals: &current.settings.approvals,
-        gate: &app.board,
+        gate: &*app.board,
         now: TODAY,
         at: now,
         draw: 0,

@@ -150,6 +150,7 @@ impl Run {
                 added_latency_ms: accepted.map(|accepted| millis(accepted.began.duration_since(admitted))),
             },
             circuit: last.map(|last| last.circuit),
+            refused: view.refused.clone(),
             limit_dimension: report.limit,
             // One that was stopped or left between two attempts was not up to a provider.
             success: last.filter(|_| !given_up).map(|last| last.success).unwrap_or_default(),

@@ -71,7 +71,9 @@ impl Metrics {
         if let Some(ms) = event.hold_ms {
             self.hold.get_or_create(&labels(&names::HOLD, [workflow.clone()])).observe(seconds(ms));
         }
-        if event.state == RequestState::Interrupted && event.accepted_attempt.is_some() {
+        // What passes through is interrupted only once its head went out.
+        let shown = event.accepted_attempt.is_some() || event.whose.call == Call::Passthrough;
+        if event.state == RequestState::Interrupted && shown {
             let route = event.route.as_ref().map_or(Cow::Borrowed(names::NONE), owned);
             self.interruptions.get_or_create(&labels(&names::INTERRUPTIONS, [workflow, route, reason])).inc();
         }

@@ -27,6 +27,10 @@ fn event(result: AttemptResult, model: &str) -> AttemptEvent {
     }
 }
 
+fn gauges(route: &str, circuit: &'static str) -> RouteGauges {
+    RouteGauges { route: RouteId::new(route), circuit, in_use: 0, killed: false }
+}
+
 fn metrics() -> Metrics {
     let metrics = Metrics::default();
     metrics.config_taken(&settings(CONFIG), 1, TODAY);
@@ -41,7 +45,6 @@ fn has(metrics: &Metrics, line: &str) {
 #[test]
 fn the_text_has_every_name_with_its_type_and_no_other() {
     let metrics = metrics();
-    let route = RouteId::new("a");
     metrics.attempt(&event(AttemptResult::Failed, "gpt-x"));
     metrics.attempt(&event(AttemptResult::Accepted, "gpt-x"));
     let whose = || Whose { workflow: Some(WorkflowId::new("w")), ..Whose::default() };
@@ -52,7 +55,7 @@ fn the_text_has_every_name_with_its_type_and_no_other() {
     metrics.shed("overloaded");
     metrics.alarm(AlarmKind::BadCertificate);
     metrics.outcome(&WorkflowId::new("w"), Outcome::Accepted);
-    metrics.route_in_use(&route, 3);
+    metrics.routes_from(|| vec![gauges("a", "healthy")]);
     let text = metrics.render();
     assert!(text.ends_with("# EOF\n"));
     let mut typed = BTreeSet::new();
@@ -106,21 +109,25 @@ fn requests_without_a_workflow_have_a_label_too() {
 #[test]
 fn gauges_follow_the_configuration() {
     let metrics = metrics();
+    let routes = Arc::new(Mutex::new(vec![gauges("a", "healthy"), gauges("b", "healthy")]));
+    let asked = Arc::clone(&routes);
+    metrics.routes_from(move || asked.lock().unwrap().clone());
     has(&metrics, r#"rubicon_route_circuit{route="b",state="healthy"} 1"#);
     has(&metrics, r#"rubicon_killed{route="b"} 0"#);
     has(
         &metrics,
         r#"rubicon_approval_expiry_timestamp_seconds{workflow="w",route="b",purpose="failover"} 1796083199.999"#,
     );
-    metrics.circuit(&RouteId::new("b"), "tripped");
-    metrics.killed(&RouteId::new("b"), true);
+    routes.lock().unwrap()[1] = RouteGauges { in_use: 3, killed: true, ..gauges("b", "tripped") };
+    has(&metrics, r#"rubicon_killed{route="b"} 1"#);
+    has(&metrics, r#"rubicon_route_in_use{route="b"} 3"#);
     has(&metrics, r#"rubicon_route_circuit{route="b",state="tripped"} 1"#);
     has(&metrics, r#"rubicon_route_circuit{route="b",state="healthy"} 0"#);
-    assert_eq!(metrics.circuit_of(&RouteId::new("b")), "tripped");
     let without_b = CONFIG.replace("[route.b]\nprovider = \"p\"\nmodel = \"gpt-y\"\n", "");
     let without_b = without_b.replace("equivalents = [\"b\"]\n", "");
     let (without_b, _) = without_b.split_once("[[approval]]").unwrap();
     metrics.config_taken(&settings(without_b), 2, TODAY);
+    routes.lock().unwrap().pop();
     let text = metrics.render();
     assert!(!text.contains(r#"route="b""#), "{text}");
     has(&metrics, "rubicon_config_generation 2");

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use redb::ReadableTable as _;
 use serde_json::json;
 
 use super::why;
@@ -106,6 +107,35 @@ async fn a_full_disk_does_not_keep_a_route_from_being_killed() {
     let base = relay.admin();
     assert_eq!(get(&base, "/admin/v1/routes/a", Who::Viewer).await.json()["killed"], true);
     assert_eq!(get(&base, "/admin/v1/journal/verify", Who::Viewer).await.json()["entries"], 1);
+    relay.stop().await;
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_disk_with_room_again_needs_no_restart() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let relay = serve(folder.path()).await;
+    assert_eq!(change(&relay.admin(), "/admin/v1/routes/a/kill", Who::Operator, "*", why()).await.status, 200);
+    assert_eq!(relay.stop().await.0, 0);
+    let config = text().replace("[workflow.default]", "[route.c]\nprovider = \"a\"\n[workflow.default]");
+    let relay = Serving::start_in(folder.path(), &config, &ENV, Some(1)).await;
+    let base = relay.admin();
+    let kill = change(&base, "/admin/v1/routes/c/kill", Who::Operator, "*", why()).await;
+    assert_eq!((told(&kill), &kill.json()["effective"]), ((503, "store_unavailable".to_owned()), &json!(true)));
+    relay.make_room().await;
+    let restored = change(&base, "/admin/v1/routes/a/restore", Who::Approver, "1", why()).await;
+    assert_eq!(restored.status, 200, "{}", restored.text());
+    assert_eq!(get(&base, "/admin/v1/routes/c", Who::Viewer).await.json()["saved"], true);
+    assert_eq!(get(&base, "/admin/v1/config", Who::Viewer).await.json()["store_writable"], true);
+    relay.kill_9().await;
+    let relay = Serving::start_in(folder.path(), &config, &ENV, None).await;
+    let base = relay.admin();
+    for (route, killed) in [("a", false), ("c", true)] {
+        let view = get(&base, &format!("/admin/v1/routes/{route}"), Who::Viewer).await.json();
+        assert_eq!(view["killed"], killed, "{view}");
+    }
+    let verdict = get(&base, "/admin/v1/journal/verify", Who::Viewer).await.json();
+    assert_eq!((&verdict["ok"], &verdict["entries"]), (&json!(true), &json!(3)), "{verdict}");
     relay.stop().await;
 }
 

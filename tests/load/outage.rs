@@ -196,15 +196,18 @@ async fn comes_back(relay: &Server, at: SocketAddr, b: &MockProvider, client: &r
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_primary_that_says_503() {
+    let _turn = crate::turn().await;
     outage(Outage::Overloaded).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_primary_that_nobody_listens_for() {
+    let _turn = crate::turn().await;
     outage(Outage::Refused).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_primary_that_says_nothing() {
+    let _turn = crate::turn().await;
     outage(Outage::Silent).await;
 }

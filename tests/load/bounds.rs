@@ -57,6 +57,7 @@ fn same(answer: &Answered, expected: &str, what: &str) {
 /// One event of 8 MiB between two small ones: in one piece, and in chunks of one byte each, many to a read.
 #[tokio::test]
 async fn one_event_of_8_mib() {
+    let _turn = crate::turn().await;
     let huge = |step: fn(&str) -> Step| step(&"x".repeat(8 << 20));
     let preamble = |text: &str| {
         Step::Text(wire(&chat::role()).replace("\"content\":\"\"", &format!("\"content\":\"\",\"x\":\"{text}\"")))
@@ -77,6 +78,7 @@ async fn one_event_of_8_mib() {
 
 #[tokio::test]
 async fn one_byte_at_a_time() {
+    let _turn = crate::turn().await;
     // 8 MiB take a release build some 20 s; RUBICON_TEST_EVENT_BYTES=8388608 has them.
     let bytes = std::env::var("RUBICON_TEST_EVENT_BYTES").ok().and_then(|text| text.parse().ok()).unwrap_or(256 << 10);
     let event = wire(&chat::delta(&"x".repeat(bytes)));
@@ -110,6 +112,7 @@ async fn one_byte_at_a_time() {
 
 #[tokio::test]
 async fn a_huge_hold_is_released_in_order_or_dropped_whole() {
+    let _turn = crate::turn().await;
     let roles: String = (0..20_000).map(|n| wire(&chat::role()).replace("mock-model", &format!("model-{n}"))).collect();
     let rest = [wire(&chat::delta("from a")), wire(&chat::finish("stop")), wire(&chat::done())].concat();
     let hold = "hold = { max_events = 1000000, max_bytes = 67108864 }\n";
@@ -133,6 +136,7 @@ async fn a_huge_hold_is_released_in_order_or_dropped_whole() {
 
 #[tokio::test]
 async fn pings_and_comments_before_output_are_bounded() {
+    let _turn = crate::turn().await;
     let large = |what: &str| format!("{what}{}\n\n", "x".repeat(1 << 20));
     let large_ping = large("event: ping\ndata: {\"type\":\"ping\"}\ndata: ").replace("\ndata: xx", "\nx: xx");
     for (what, dialect, step, times) in [
@@ -163,6 +167,7 @@ async fn pings_and_comments_before_output_are_bounded() {
 
 #[tokio::test]
 async fn a_flood_without_output_does_not_hold_off_the_timer() {
+    let _turn = crate::turn().await;
     for (what, dialect, step) in [
         ("pings", ANTHROPIC, anthropic::ping()),
         ("comments", CHAT, Step::Text(": still here\n\n".repeat(1000))),
@@ -186,6 +191,7 @@ async fn a_flood_without_output_does_not_hold_off_the_timer() {
 
 #[tokio::test]
 async fn aborted_streams_leave_nothing_behind() {
+    let _turn = crate::turn().await;
     let streams = std::env::var("RUBICON_TEST_SOAK").ok().and_then(|text| text.parse().ok()).unwrap_or(500);
     let options = soak::Options { streams, concurrency: 16, seed: 7, bound_mib: u64::MAX >> 20 };
     let report = soak::soak(&options, &mut |_| {}).await.expect("a start");

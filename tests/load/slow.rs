@@ -126,16 +126,19 @@ async fn a_reader_stops_and_goes_on(http: Http) {
 
 #[tokio::test]
 async fn a_reader_stops_and_goes_on_over_http1() {
+    let _turn = crate::turn().await;
     a_reader_stops_and_goes_on(Http::One).await;
 }
 
 #[tokio::test]
 async fn a_reader_stops_and_goes_on_over_http2() {
+    let _turn = crate::turn().await;
     a_reader_stops_and_goes_on(Http::Two).await;
 }
 
 #[tokio::test]
 async fn a_stalled_reader_that_leaves_is_noticed() {
+    let _turn = crate::turn().await;
     for reset in [false, true] {
         let stub = stub().await;
         let relay = relay(&config(&stub)).await;
@@ -154,6 +157,7 @@ async fn a_stalled_reader_that_leaves_is_noticed() {
 
 #[tokio::test]
 async fn a_reader_that_stops_after_the_upstream_has_ended_still_gets_all() {
+    let _turn = crate::turn().await;
     // The stub is done and gone at once; everything lies between it and the reader, who comes later than `idle_ms`.
     let pieces = 40;
     let small = Answer::sse().repeat(pieces, Answer::new().step(chat::delta(&"y".repeat(1024))));
