@@ -62,6 +62,9 @@
 //! - *`transcript/`, `tool/`, `queue/`* come with the capabilities that need them; a key of theirs is refused as
 //!   `not_built_yet`.
 
+// They panic where the reader has gone, and wait where it does not read: `telemetry::say` does neither.
+#![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
+
 pub mod accept;
 pub mod admin;
 pub mod attempt;

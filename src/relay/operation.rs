@@ -379,8 +379,8 @@ impl Run {
             if let Some(value) = from.get(CONTENT_TYPE) {
                 headers.insert(CONTENT_TYPE, value.clone());
             }
-            if let Some(value) = crate::upstream::request_id(from) {
-                headers.insert(HeaderName::from_static("rubicon-provider-request-id"), value.clone());
+            if let Some(value) = super::secrets::request_id(&self.job.current.settings, from) {
+                headers.insert(HeaderName::from_static("rubicon-provider-request-id"), value);
             }
             headers.insert(
                 HeaderName::from_static("rubicon-recovery"),

@@ -30,6 +30,7 @@ mod kill;
 mod leaving;
 mod limits;
 mod lockstep;
+mod log;
 mod metrics;
 mod operations;
 mod operators;

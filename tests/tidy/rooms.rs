@@ -30,7 +30,8 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("plan", &["clock", "config", "contract", "gate", "ids", "protocol"]),
     // Switches and journal: the gate's words, a file of its own; it knows neither requests nor configuration.
     ("control", &["clock", "gate", "ids"]),
-    ("check", &["clock", "config", "ids", "plan"]),
+    // The name of the store's file, to see whether it can be had.
+    ("check", &["clock", "config", "control", "ids", "plan"]),
     ("upstream", &["classify", "clock", "config", "contract", "protocol"]),
     ("attempt", &["classify", "clock", "config", "ids", "plan", "protocol"]),
     ("telemetry", &["boundary", "class", "classify", "clock", "config", "ids", "protocol", "reply"]),
@@ -56,7 +57,7 @@ const ROOMS: &[(&str, &[&str])] = &[
         ],
     ),
     ("admin", &["clock", "config", "control", "gate", "ids", "plan", "relay", "telemetry"]),
-    ("serve", &["admin", "check", "clock", "config", "relay"]),
+    ("serve", &["admin", "check", "clock", "config", "relay", "telemetry"]),
     ("mock", &["clock"]),
     ("demo", &["clock", "config", "control", "ids", "mock", "serve", "wire"]),
     (
