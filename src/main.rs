@@ -10,9 +10,14 @@ fn main() -> ExitCode {
     // Wrong usage ends here, with exit code 2 (clap's own).
     let cli = Cli::parse();
     match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
-        Ok(runtime) => runtime.block_on(cli::run(cli)),
+        Ok(runtime) => {
+            let code = runtime.block_on(cli::run(cli));
+            // A thread that hangs on a disk must not keep the process.
+            runtime.shutdown_background();
+            code
+        }
         Err(error) => {
-            eprintln!("rubicon: no threads could be started: {error}");
+            rubicon::telemetry::say(&format!("rubicon: no threads could be started: {error}"));
             ExitCode::FAILURE
         }
     }

@@ -7,7 +7,7 @@ use axum::body::Body;
 use http::header::IF_MATCH;
 use http::{HeaderMap, Request};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
-use serde::Deserialize;
+use serde_json::Value;
 use tokio::time::timeout;
 
 use crate::clock::UnixMillis;
@@ -15,6 +15,8 @@ use crate::control::record::Subject;
 use crate::control::table::{self, Precondition};
 use crate::control::{Done, Refused};
 use crate::relay::app::App;
+use crate::relay::members::{NoMembers, members};
+use crate::relay::secrets::masked;
 use crate::relay::transport::Transport;
 
 use super::answer::Problem;
@@ -29,14 +31,6 @@ const BODY_MAX: Duration = Duration::from_secs(10);
 /// A reason is for people who read the journal.
 const REASON_CHARS_MAX: usize = 500;
 
-/// The body of a change. Unknown members are refused: with `workflow` misspelt, failover of all would be switched.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Said {
-    reason: Option<String>,
-    workflow: Option<String>,
-}
-
 /// A change that somebody asks for, read and checked.
 #[derive(Debug)]
 pub(super) struct Asked {
@@ -49,19 +43,17 @@ pub(super) struct Asked {
 
 impl Asked {
     /// Reads it; `stop`: to switch off, which may be done whatever the version.
-    pub(super) async fn read(request: Request<Body>, stop: bool) -> Result<Self, Problem> {
+    pub(super) async fn read(request: Request<Body>, stop: bool, app: &App) -> Result<Self, Problem> {
         let (parts, body) = request.into_parts();
         let operator = parts.extensions.get::<Operator>().cloned();
         // The guard puts it there.
         let operator = operator.ok_or_else(|| Problem::new(401, "missing_token", "No operator."))?;
         let body = read_body(body, parts.extensions.get(), BODY_BYTES_MAX).await?;
         let precondition = precondition(&parts.headers, stop)?;
-        let said: Said = serde_json::from_slice(&body).map_err(|error| {
-            let message = format!("The body must be a JSON object with a \"reason\": {error}.");
-            Problem::new(400, "invalid_body", message)
-        })?;
-        let reason = reason(said.reason.as_deref().unwrap_or_default())?;
-        Ok(Self { by: operator.name, reason, workflow: said.workflow, stop, precondition })
+        let (said, workflow) = said(&body)?;
+        // The journal keeps it for ever, and everybody who may look reads it.
+        let reason = masked(&app.current().settings, &reason(&said)?);
+        Ok(Self { by: operator.name, reason, workflow, stop, precondition })
     }
 
     /// Does it.
@@ -89,6 +81,33 @@ impl Asked {
             }
         })
     }
+}
+
+/// Reason and workflow of a body. Unknown members are refused: with `workflow` misspelt, failover of all would be switched.
+fn said(body: &[u8]) -> Result<(String, Option<String>), Problem> {
+    let invalid = |message: String| Problem::new(400, "invalid_body", message);
+    let members = members(body).map_err(|no| match no {
+        NoMembers::NotAnObject => invalid("The body must be one JSON object: {\"reason\": \"…\"}.".to_owned()),
+        NoMembers::Twice(name) => invalid(format!("The member {name:?} stands in the body twice.")),
+    })?;
+    let (mut reason, mut workflow) = (None, None);
+    for (name, value) in members {
+        let place = match name.as_str() {
+            "reason" => &mut reason,
+            "workflow" => &mut workflow,
+            _ => {
+                return Err(invalid(
+                    "The body has a \"reason\" and, for failover, a \"workflow\"; nothing else.".to_owned(),
+                ));
+            }
+        };
+        *place = match value {
+            Value::Null => None,
+            Value::String(text) => Some(text),
+            _ => return Err(invalid(format!("The member {name:?} must be a text."))),
+        };
+    }
+    Ok((reason.unwrap_or_default(), workflow))
 }
 
 /// The whole body, of at most `max` bytes.
@@ -134,14 +153,34 @@ fn reason(text: &str) -> Result<String, Problem> {
     if text.is_empty() {
         return Err(Problem::new(400, "reason_missing", "Say why: the journal keeps it. {\"reason\": \"…\"}"));
     }
+    let invalid = |message: String| Problem::new(400, "invalid_reason", message);
     if text.chars().count() > REASON_CHARS_MAX {
-        let message = format!("A reason is at most {REASON_CHARS_MAX} characters.");
-        return Err(Problem::new(400, "reason_invalid", message));
+        return Err(invalid(format!("A reason is at most {REASON_CHARS_MAX} characters.")));
     }
-    if text.chars().any(char::is_control) {
-        return Err(Problem::new(400, "reason_invalid", "A reason is one line, without control characters."));
+    if text.chars().any(turns_or_breaks) {
+        return Err(invalid("A reason is one line, without control characters and marks of direction.".to_owned()));
+    }
+    if text.chars().all(is_unseen) {
+        return Err(invalid("A reason is something that can be seen.".to_owned()));
     }
     Ok(text.to_owned())
+}
+
+/// Breaks a line, or makes what follows look like something else: controls, line and paragraph separators, marks of direction.
+fn turns_or_breaks(c: char) -> bool {
+    let bidi = ['\u{61c}', '\u{200e}', '\u{200f}'];
+    c.is_control()
+        || bidi.contains(&c)
+        || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{206f}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
+/// Shows nothing: spaces, and what has no width of its own or only looks empty.
+fn is_unseen(c: char) -> bool {
+    let blank =
+        ['\u{ad}', '\u{34f}', '\u{115f}', '\u{1160}', '\u{180e}', '\u{2800}', '\u{3164}', '\u{feff}', '\u{ffa0}'];
+    c.is_whitespace()
+        || blank.contains(&c)
+        || matches!(c, '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{2065}' | '\u{fe00}'..='\u{fe0f}')
 }
 
 #[cfg(test)]
@@ -174,8 +213,27 @@ mod tests {
     fn reasons_are_one_bounded_line() {
         assert_eq!(reason("  why  ").expect("good"), "why");
         assert!(reason(&"é".repeat(500)).is_ok());
-        for bad in ["", "   ", "a\nb", "a\u{1b}[31m", &"x".repeat(501)] {
+        assert!(reason("نمی\u{200c}خواهم").is_ok(), "a joiner between letters is spelling");
+        let bad =
+            ["", "   ", "a\nb", "a\u{1b}[31m", &"x".repeat(501), "\u{200b}\u{200d}", "\u{feff}", "\u{2800} \u{3164}"];
+        for bad in
+            bad.into_iter().chain(["a\u{202e}b", "a\u{2066}b", "a\u{200f}", "a\u{2028}b", "\u{e0041}x", "a\u{85}b"])
+        {
             assert!(reason(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn bodies_are_one_object_of_known_members_each_once() {
+        assert_eq!(
+            said(b"{\"reason\":\"x\",\"workflow\":\"w\"}").expect("good"),
+            ("x".to_owned(), Some("w".to_owned()))
+        );
+        assert_eq!(said(b"{\"reason\":null}").expect("none"), (String::new(), None));
+        for bad in ["[\"x\",null]", "{\"reason\":\"x\",\"reason\":\"y\"}", "{\"reason\":[]}", "{\"x\":1}", "\"x\"", ""]
+        {
+            let message = format!("{:?}", said(bad.as_bytes()).expect_err(bad));
+            assert!(!message.contains("struct") && !message.contains("Said"), "{message}");
         }
     }
 }

@@ -125,7 +125,7 @@ pub(super) async fn enable(State(app): State<Arc<App>>, request: Request<Body>) 
 
 async fn switch(app: &App, request: Request<Body>, stop: bool) -> Answer {
     Query::read(request.uri(), &[])?;
-    let asked = Asked::read(request, stop).await?;
+    let asked = Asked::read(request, stop, app).await?;
     let subject = match asked.workflow.as_deref() {
         None => Subject::Failover,
         Some(name) => {

@@ -182,7 +182,7 @@ pub(super) async fn restore(
 async fn switch(app: &App, name: &str, request: Request<Body>, stop: bool) -> Answer {
     Query::read(request.uri(), &[])?;
     view(app, name)?;
-    let asked = Asked::read(request, stop).await?;
+    let asked = Asked::read(request, stop, app).await?;
     if asked.workflow.is_some() {
         return Err(Problem::new(400, "invalid_body", "A route has no workflow: it is killed for all of them."));
     }

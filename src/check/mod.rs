@@ -12,6 +12,7 @@ mod budgets;
 mod domains;
 mod failover;
 mod lists;
+mod paths;
 
 use serde::Serialize;
 
@@ -112,6 +113,7 @@ pub fn report(loaded: &Loaded, now: UnixMillis) -> Report {
         budgets::cost(workflow, &mut finder);
     }
     reachable(settings, &mut finder);
+    paths::find(&mut finder);
     lists::find(&mut finder);
     let mut report = finder.report;
     report.problems.sort_by(|a, b| (&a.file, a.line, a.column).cmp(&(&b.file, b.line, b.column)));

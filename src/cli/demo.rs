@@ -35,7 +35,7 @@ pub async fn run(args: DemoArgs) -> ExitCode {
     let demo = match Demo::start(&Options { broken: args.broken, only: args.only, json: args.json }).await {
         Ok(demo) => demo,
         Err(problem) => {
-            eprintln!("rubicon demo: {problem}");
+            crate::telemetry::say(&format!("rubicon demo: {problem}"));
             return ExitCode::FAILURE;
         }
     };
@@ -44,7 +44,7 @@ pub async fn run(args: DemoArgs) -> ExitCode {
     // A reader that is gone (`| head`) wants no more, and a demo that went wrong has only its exit code to tell.
     let stays = !args.once && matches!(good, Ok(true)) && (args.json || demo.lines_to_try(&mut out).is_ok());
     if stays && let Err(error) = tokio::signal::ctrl_c().await {
-        eprintln!("rubicon demo: {error}");
+        crate::telemetry::say(&format!("rubicon demo: {error}"));
     }
     demo.stop().await;
     if good.unwrap_or(false) { ExitCode::SUCCESS } else { ExitCode::FAILURE }

@@ -15,7 +15,6 @@ pub mod operator;
 pub mod route;
 pub mod serve;
 
-use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -83,10 +82,8 @@ fn environment(name: &str) -> Option<String> {
 
 /// Prints problems for people to stderr, as `serve` does.
 fn complain(problems: &[Problem]) {
-    let mut out = std::io::stderr().lock();
     for problem in problems {
-        // Nobody can be told that stderr is gone.
-        let _ = writeln!(out, "{problem}");
+        crate::telemetry::say(&problem.to_string());
     }
 }
 

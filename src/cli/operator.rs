@@ -194,11 +194,11 @@ pub(super) fn told(
         Ok(body) if as_json => (ExitCode::SUCCESS, writeln!(out, "{body}")),
         Ok(body) => (ExitCode::SUCCESS, write!(out, "{}", human(&body))),
         Err(Failure::Usage(message)) => {
-            eprintln!("rubicon {command}: {message}");
+            crate::telemetry::say(&format!("rubicon {command}: {message}"));
             (ExitCode::from(USAGE), Ok(()))
         }
         Err(Failure::Problem { message, answer }) => {
-            eprintln!("rubicon {command}: {message}");
+            crate::telemetry::say(&format!("rubicon {command}: {message}"));
             let answer = answer.unwrap_or_else(|| json!({ "error": { "code": "not_reached", "message": message } }));
             (ExitCode::FAILURE, if as_json { writeln!(out, "{answer}") } else { Ok(()) })
         }

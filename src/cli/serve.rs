@@ -3,15 +3,20 @@
 //! A config with errors does not start. What `check` finds beyond loading is printed and does not stop it: an approval that
 //! ran out must not take the primary down.
 
+use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
 
 use crate::clock::UnixMillis;
 use crate::config::{self, Loaded, Seen, Severity};
 use crate::serve::reload::Reload;
+use crate::serve::run::Ended;
+use crate::telemetry::lines::FLUSH_MAX;
+use crate::telemetry::{log, say};
 
 const ABOUT: &str = "\
 Runs the relay. A config with an error does not start it; what `rubicon check` finds beyond that is
@@ -23,6 +28,7 @@ WHAT IT SERVES, on [server] listen (127.0.0.1:8080):
   POST /v1/chat/completions        OpenAI's format; an SDK's base_url is http://ADDR/v1
   POST /v1/messages                Anthropic's; its SDK's base_url is http://ADDR
   POST /v1/messages/count_tokens
+  POST /v1/responses               OpenAI's Responses, what is under /v1/responses/ID with it
   GET  /v1/models                  what the caller may ask for
   GET  /v1/operations/ID           all that is known of a request (ID: the response's Rubicon-Operation-Id)
   DELETE /v1/operations/ID         stops it
@@ -36,6 +42,7 @@ operator's token as Authorization: Bearer:
   GET  /admin/v1/failover          POST …/disable and …/enable, for all or for one workflow
   GET  /admin/v1/operations        of all tenants
   GET  /admin/v1/journal           who switched what, and why; …/head, …/verify
+  GET  /admin/v1/explain           which routes would serve a request, and why not the others
   GET  /admin/v1/config            which configuration is in force
   GET  /metrics                    Prometheus; without a token where [server] metrics_open is set
 From a shell: `rubicon route` and `rubicon failover`.
@@ -70,39 +77,69 @@ pub struct ServeArgs {
     pub json: bool,
 }
 
+/// How long a program that reads stdout has to take the one line of `--json`: who doesn't read it must not keep the relay from serving.
+const TOLD_MAX: Duration = Duration::from_secs(1);
+
+/// How long the last log lines have where a second signal asked for the end at once.
+const FLUSH_AT_ONCE_MAX: Duration = Duration::from_millis(100);
+
 /// Loads the config and serves until it is told to stop.
 pub async fn run(args: ServeArgs) -> ExitCode {
-    let (loaded, seen) = match load(&args) {
-        Ok(loaded) => loaded,
-        Err(code) => return code,
+    if let Err(error) = log::start() {
+        say(&format!("rubicon serve: no thread for the log: {error}"));
+        return ExitCode::FAILURE;
+    }
+    let (code, flush_max) = match serve(args).await {
+        Ok(Ended::Gracefully) => (ExitCode::SUCCESS, FLUSH_MAX),
+        Ok(Ended::AtOnce) => (ExitCode::SUCCESS, FLUSH_AT_ONCE_MAX),
+        Err(code) => (code, FLUSH_MAX),
     };
+    // Where nobody reads the log there is nothing more to do.
+    let _ = log::flush(flush_max).await;
+    code
+}
+
+async fn serve(args: ServeArgs) -> Result<Ended, ExitCode> {
+    let (loaded, seen) = load(&args)?;
     crate::telemetry::init(&loaded.settings.log);
     if loaded.settings.clients.is_empty() {
-        eprintln!("rubicon serve: no [[client]] is configured: loopback only, no key is asked for");
+        say("rubicon serve: no [[client]] is configured: loopback only, no key is asked for");
     }
     let operators = !loaded.settings.operators.is_empty();
     let started = |address, admin: Option<SocketAddr>| {
-        match admin {
-            Some(admin) if operators => eprintln!("rubicon serve: the admin side is on http://{admin}"),
-            Some(admin) => eprintln!(
-                "rubicon serve: no [[operator]] is configured: the admin side is off, save http://{admin}/metrics"
-            ),
-            None => eprintln!("rubicon serve: no [[operator]] is configured: the admin side is off"),
-        }
-        eprintln!("rubicon serve: listening on http://{address}");
+        say(&match admin {
+            Some(admin) if operators => format!("rubicon serve: the admin side is on http://{admin}"),
+            Some(admin) => {
+                format!(
+                    "rubicon serve: no [[operator]] is configured: the admin side is off, save http://{admin}/metrics"
+                )
+            }
+            None => "rubicon serve: no [[operator]] is configured: the admin side is off".to_owned(),
+        });
+        say(&format!("rubicon serve: listening on http://{address}"));
         if args.json {
             let url = |address: SocketAddr| format!("http://{address}");
-            println!("{}", serde_json::json!({ "listening": url(address), "admin": admin.map(url) }));
+            tell(serde_json::json!({ "listening": url(address), "admin": admin.map(url) }));
         }
     };
     let secrets = loaded.secrets;
     let reload = Reload { config: args.config, env: super::environment, watch: args.watch, seen, secrets };
-    match crate::serve::run::run(loaded.settings, reload, started).await {
-        Ok(_) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("rubicon serve: {error}");
-            ExitCode::FAILURE
-        }
+    crate::serve::run::run(loaded.settings, reload, started).await.map_err(|error| {
+        say(&format!("rubicon serve: {error}"));
+        ExitCode::FAILURE
+    })
+}
+
+/// Prints to stdout, on a thread of its own: it may be a pipe that nobody reads, or whose reader has gone.
+fn tell(line: serde_json::Value) {
+    let (done, printed) = std::sync::mpsc::channel();
+    let print = move || {
+        let mut out = std::io::stdout();
+        let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+        done.send(())
+    };
+    if std::thread::Builder::new().name("stdout".to_owned()).spawn(print).is_ok() {
+        let _ = printed.recv_timeout(TOLD_MAX);
     }
 }
 
@@ -120,7 +157,7 @@ fn load(args: &ServeArgs) -> Result<(Loaded, Vec<Seen>), ExitCode> {
         }
         Err(problems) => {
             super::complain(&problems);
-            eprintln!("rubicon serve: not started; `rubicon check` says the same and more");
+            say("rubicon serve: not started; `rubicon check` says the same and more");
             Err(ExitCode::FAILURE)
         }
     }

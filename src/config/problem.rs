@@ -138,6 +138,8 @@ codes! {
     SharedProvider "shared_provider" "Every failover route is at the primary's provider: its outage takes them all."
     ModelClassDiffers "model_class_differs" "An equivalent states another model class than the primary."
     CostWithoutPrice "cost_without_price" "`max_cost_usd` on a route without `price`: its cost is not counted."
+    StoreUnusable "store_unusable" "`check` sees that the control store cannot be opened or made there."
+    EventsUnusable "events_unusable" "`check` sees that event lines cannot be written there."
     ClientWithoutWorkflows "client_without_workflows" "A client that may call nothing."
     WorkflowUnreachable "workflow_unreachable" "A workflow that no client may call."
     CredentialsNotTried "credentials_not_tried" "Outstanding live check: nobody asked the provider whether key and model are good."

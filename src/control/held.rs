@@ -33,6 +33,12 @@ pub enum OpenError {
     /// Another process has it.
     #[error("{0}: another process uses this control store; one relay owns it at a time")]
     InUse(PathBuf),
+    /// A store is never empty: whatever was in it is gone, and to begin anew would forget every kill in silence.
+    #[error(
+        "{0}: the control store is empty (0 bytes): its switches and its journal are lost; put a copy in its place, or remove the \
+         file by hand to begin anew with nothing switched off"
+    )]
+    Emptied(PathBuf),
     /// The file or its folder.
     #[error("{path}: the control store cannot be opened: {error}")]
     Io {
@@ -74,16 +80,7 @@ impl Held {
         make: impl Fn(bool) -> Result<B, OpenError> + Send + Sync + 'static,
     ) -> Result<Self, OpenError> {
         let named = path.to_owned();
-        let open: Opener = Box::new(move |new| {
-            let database = Builder::new().set_cache_size(CACHE_BYTES).create_with_backend(make(new)?);
-            let database = database.map_err(|error| opening(&named, error))?;
-            let not_ours = |what| OpenError::NotOurs { path: named.clone(), what };
-            let layout = layout(&database).map_err(|Failed(what)| not_ours(what))?;
-            if layout == LAYOUT {
-                return Ok(database);
-            }
-            Err(not_ours(format!("layout {layout} and not {LAYOUT}")))
-        });
+        let open: Opener = Box::new(move |new| database(make(new)?, &named));
         let database = Mutex::new(Some(Arc::new(open(true)?)));
         Ok(Self { open, database })
     }
@@ -139,6 +136,42 @@ pub fn control_path(ledger: &Path) -> PathBuf {
     ledger.with_file_name(format!("{stem}-control.redb"))
 }
 
+/// The database over a backend; makes the tables of a new one.
+fn database(backend: impl StorageBackend, path: &Path) -> Result<Database, OpenError> {
+    let database = Builder::new().set_cache_size(CACHE_BYTES).create_with_backend(backend);
+    let database = database.map_err(|error| opening(path, error))?;
+    let not_ours = |what| OpenError::NotOurs { path: path.to_owned(), what };
+    let layout = layout(&database).map_err(|Failed(what)| not_ours(what))?;
+    if layout == LAYOUT {
+        return Ok(database);
+    }
+    Err(not_ours(format!("layout {layout} and not {LAYOUT}")))
+}
+
+/// Makes a new file, under its name only when it is whole: a start that is cut short leaves no empty store behind.
+fn make_file(path: &Path, folder: &Path) -> Result<(), OpenError> {
+    let io = |error| OpenError::Io { path: path.to_owned(), error };
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let draft = folder.join(format!(".{name}.{}.new", std::process::id()));
+    let made = (|| {
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).mode(0o600).open(&draft);
+        drop(database(FileBackend::new(file.map_err(io)?).map_err(|error| opening(path, error))?, path)?);
+        // Not a rename: another relay that starts at the same moment must not lose what it has made.
+        match fs::hard_link(&draft, path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
+            // A file system without hard links.
+            Err(_) => fs::rename(&draft, path).map_err(io)?,
+            Ok(()) => {}
+        }
+        // A file whose name is not on disk is gone after a power cut, whatever was synced into it.
+        File::open(folder).and_then(|folder| folder.sync_all()).map_err(io)?;
+        tracing::info!(path = %path.display(), "a new control store: nothing is switched off, and its journal begins");
+        Ok(())
+    })();
+    let _ = fs::remove_file(&draft);
+    made
+}
+
 /// The file as a backend. One that is gone is not made again behind a relay that runs: its journal would begin anew.
 fn backend(path: &Path, make: bool) -> Result<FileBackend, OpenError> {
     let io = |error| OpenError::Io { path: path.to_owned(), error };
@@ -146,15 +179,19 @@ fn backend(path: &Path, make: bool) -> Result<FileBackend, OpenError> {
     if make {
         fs::create_dir_all(folder).map_err(io)?;
     }
-    let file = OpenOptions::new().read(true).write(true).create(make).truncate(false).mode(0o600).open(path);
-    let file = file.map_err(io)?;
+    match fs::metadata(path) {
+        Ok(found) if !found.is_file() => {
+            return Err(OpenError::NotOurs { path: path.to_owned(), what: "it is not a regular file".to_owned() });
+        }
+        Ok(found) if found.len() == 0 => return Err(OpenError::Emptied(path.to_owned())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && make => make_file(path, folder)?,
+        Err(error) => return Err(io(error)),
+        Ok(_) => {}
+    }
+    let file = OpenOptions::new().read(true).write(true).open(path).map_err(io)?;
     let metadata = file.metadata().map_err(io)?;
     if metadata.permissions().mode() & 0o077 != 0 {
         file.set_permissions(fs::Permissions::from_mode(0o600)).map_err(io)?;
-    }
-    if metadata.len() == 0 {
-        // A file whose name is not on disk is gone after a power cut, whatever was synced into it.
-        File::open(folder).and_then(|folder| folder.sync_all()).map_err(io)?;
     }
     FileBackend::new(file).map_err(|error| opening(path, error))
 }

@@ -132,14 +132,14 @@ impl Board {
         Ok(Pass { entry, breaker, ticket: Some(ticket), circuit, recovery, counted })
     }
 
-    /// How long the route stays closed as far as is known; `None`: it is open.
-    pub fn opens_in(&self, route: &RouteId, recovery: bool, now: Instant) -> Option<Duration> {
+    /// How long the route stays closed for an attempt of so many tokens, as far as is known; `None`: it is open.
+    pub fn opens_in(&self, route: &RouteId, recovery: bool, tokens: u64, now: Instant) -> Option<Duration> {
         if self.switches.load().killed.contains_key(route) {
             return Some(KILLED_HINT);
         }
         let entry = self.routes.load().get(route).cloned()?;
         let mut route = lock(&entry);
-        let (closed, wait) = route.closed(recovery, now)?;
+        let (closed, wait) = route.closed(Want { recovery, tokens }, now)?;
         Some(match closed {
             Closed::Tripped { until } => until.saturating_duration_since(now),
             Closed::Killed | Closed::Capacity | Closed::FailoverLimit => wait,
@@ -203,7 +203,7 @@ impl Gate for Board {
             return Some(Closed::Killed);
         }
         let entry = self.routes.load().get(route).cloned()?;
-        let closed = lock(&entry).closed(recovery, now);
+        let closed = lock(&entry).closed(Want { recovery, tokens: 1 }, now);
         closed.map(|(closed, _)| closed)
     }
 
@@ -232,12 +232,12 @@ impl Route {
         self.configured = true;
     }
 
-    /// Whether an attempt of the smallest size could not begin now, and for how long.
-    fn closed(&mut self, recovery: bool, now: Instant) -> Option<(Closed, Duration)> {
+    /// Whether such an attempt could not begin now, and for how long.
+    fn closed(&mut self, want: Want, now: Instant) -> Option<(Closed, Duration)> {
         if let Some(until) = self.breaker.closed_until(&self.breaker_settings, now) {
             return Some((Closed::Tripped { until }, until.saturating_duration_since(now)));
         }
-        self.used.closed(&self.limits, &self.failover, Want { recovery, tokens: 1 }, now)
+        self.used.closed(&self.limits, &self.failover, want, now)
     }
 }
 

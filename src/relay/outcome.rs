@@ -11,7 +11,7 @@ use std::sync::Arc;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State as Shared};
 use http::{Request, StatusCode};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::clock::UnixMillis;
 use crate::protocol::Dialect;
@@ -21,7 +21,9 @@ use super::app::App;
 use super::auth::Caller;
 use super::endpoints::{find_operation, json, shown};
 use super::intake::{Answer, Refusal, check_content, read_body};
+use super::members::{NoMembers, members};
 use super::operations::{Operation, OutcomeView, State};
+use super::secrets::masked;
 use super::transport::Transport;
 
 /// The body: an outcome and a reason, however it is escaped.
@@ -75,8 +77,10 @@ struct Word {
 }
 
 fn read(body: &[u8]) -> Result<Word, Refusal> {
-    let members: Map<String, Value> = serde_json::from_slice(body)
-        .map_err(|_| Refusal::new(400, "invalid_json", "The request body must be one JSON object."))?;
+    let members = members(body).map_err(|no| match no {
+        NoMembers::NotAnObject => Refusal::new(400, "invalid_json", "The request body must be one JSON object."),
+        NoMembers::Twice(name) => invalid(&name, "stands in it twice"),
+    })?;
     if let Some(unknown) = members.keys().find(|name| !matches!(name.as_str(), "outcome" | "reason")) {
         let shown = bounded(unknown, 64);
         let message = format!("There is no member {shown:?}; there are \"outcome\" and \"reason\".");
@@ -142,7 +146,7 @@ fn tell(app: &App, caller: &Caller, operation: &Operation) {
         workflow_version: Some(view.workflow_version),
         route: view.served_route,
         outcome: told.outcome,
-        reason: told.reason.map(|reason| bounded(&reason, REASON_BYTES_MAX)),
+        reason: told.reason.map(|reason| bounded(&masked(&app.current().settings, &reason), REASON_BYTES_MAX)),
         success: TaskSuccess { task: told.outcome == Outcome::Accepted },
     });
 }

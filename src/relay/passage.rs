@@ -193,7 +193,10 @@ impl Run {
         for (route, reasons) in refused {
             by_limits &= reasons.iter().all(|reason| matches!(reason, Refusal::Capacity | Refusal::FailoverLimit));
             let recovery = *route != self.job.workflow.primary.name;
-            let wait = self.job.app.board.opens_in(route, recovery, now).unwrap_or_default();
+            // As large as the attempt that did not fit: a smaller one may be let in long before.
+            let settings = self.job.current.settings.routes.get(route);
+            let tokens = settings.map_or(1, |route| cost::tokens(route, &self.job.contract.facts));
+            let wait = self.job.app.board.opens_in(route, recovery, tokens, now).unwrap_or_default();
             least = Some(least.map_or(wait, |least| least.min(wait)));
             by = by.into_iter().chain(reasons).min_by_key(|why| nearest(why));
         }

@@ -39,7 +39,7 @@ use crate::gate::{Asking, Closed, Pass};
 use crate::ids::OperationId;
 use crate::protocol::Dialect;
 use crate::telemetry::events::{AlarmKind, Call};
-use crate::upstream::{self, request, token};
+use crate::upstream::{request, token};
 
 use super::admission::Permit;
 use super::app::{App, Current};
@@ -329,8 +329,8 @@ fn answer(
             headers.insert(name, value.clone());
         }
     }
-    if let Some(value) = upstream::request_id(&head.headers) {
-        headers.insert(HeaderName::from_static("rubicon-provider-request-id"), value.clone());
+    if let Some(value) = super::secrets::request_id(&passing.current.settings, &head.headers) {
+        headers.insert(HeaderName::from_static("rubicon-provider-request-id"), value);
     }
     headers.insert(HeaderName::from_static("rubicon-attempts"), HeaderValue::from_static("1"));
     headers.insert(HeaderName::from_static("rubicon-recovery"), HeaderValue::from_static("none"));

@@ -1,6 +1,7 @@
 //! The composition root: builds every room, binds the listeners, and takes it all down in numbered phases.
 
 mod cors;
+mod journal;
 mod listener;
 pub mod reload;
 pub mod run;
@@ -88,6 +89,7 @@ impl Server {
         };
         let admin = admin_listener.as_ref().map(TcpListener::local_addr).transpose()?;
         let app = Arc::new(App::new(Arc::new(settings)).map_err(io::Error::other)?);
+        journal::verify(&app);
         let connections = TaskTracker::new();
         let (accepting, closing) = (CancellationToken::new(), CancellationToken::new());
         let serve = |router, listener| {

@@ -112,7 +112,20 @@ impl Reload {
             tracing::info!(generation = current.generation, "the configuration is loaded: nothing in it has changed");
             return;
         }
+        let (old, new) = (&current.settings, &loaded.settings);
+        let (clients, operators) =
+            (!old.clients.is_empty() && new.clients.is_empty(), !old.operators.is_empty() && new.operators.is_empty());
         app.replace(Arc::new(loaded.settings));
+        if clients {
+            tracing::warn!(
+                "no [[client]] is left: no key is asked for any more, and whoever is on this machine may call (loopback only)"
+            );
+        }
+        if operators {
+            tracing::warn!(
+                "no [[operator]] is left: the admin side is off, and nobody can kill or restore; switches stay as they are"
+            );
+        }
         app.reload_taken(UnixMillis::now(), needs_restart);
         let generation = app.current().generation;
         let changed = changes.names.join(", ");

@@ -138,6 +138,9 @@ pub struct Metrics {
     alarms: Family<Labels, Counter>,
     events_dropped: Counter,
     spans_dropped: Counter,
+    /// Of the process: there is one standard error.
+    #[allow(dead_code, reason = "the log counts by itself")]
+    log_dropped: Counter,
     generation: Gauge,
     reload_success: Gauge,
     reload_time: Seconds,
@@ -201,6 +204,7 @@ impl Default for Metrics {
             alarms: put(r, &names::ALARMS, Family::default()),
             events_dropped: put(r, &names::EVENTS_DROPPED, Counter::default()),
             spans_dropped: put(r, &names::SPANS_DROPPED, Counter::default()),
+            log_dropped: put(r, &names::LOG_DROPPED, super::log::dropped()),
             generation: put(r, &names::CONFIG_GENERATION, Gauge::default()),
             reload_success: put(r, &names::RELOAD_SUCCESS, Gauge::default()),
             reload_time: put(r, &names::RELOAD_TIME, Seconds::default()),

@@ -1,7 +1,7 @@
 //! What can be watched (SPEC section 11): log lines, event lines, metrics, traces.
 //!
 //! `names.rs` and `fields.rs` have every name, `words.rs` the closed lists; `events.rs` what is told of an attempt, a request, an outcome, an alarm; [`Telemetry`] takes such an
-//! event once and makes of it the line (`writer.rs`), the counts (`metrics.rs`) and the span (`traces.rs`, `trace_context.rs`). `log.rs` is
+//! event once and makes of it the line (`writer.rs`, `lines.rs`), the counts (`metrics.rs`) and the span (`traces.rs`, `trace_context.rs`). `log.rs` is
 //! the log for people, on standard error, which is another thing than the event lines. `TELEMETRY.md` lists it all.
 //!
 //! Nothing here blocks a request or fails one: queues are bounded, what does not fit is dropped and counted.
@@ -10,6 +10,7 @@
 mod doc;
 pub mod events;
 pub mod fields;
+pub mod lines;
 pub mod log;
 pub mod metrics;
 pub mod names;
@@ -28,7 +29,7 @@ use trace_context::Trace;
 use traces::Traces;
 use writer::EventWriter;
 
-pub use log::init;
+pub use log::{init, say};
 
 /// Everything that one relay tells of itself.
 #[derive(Debug)]
@@ -108,7 +109,7 @@ impl Telemetry {
         self.line(&AlarmEvent { event: "alarm", time: Time(now), kind, operation, route });
     }
 
-    /// Writes out what is queued, within bounds ([`writer::FLUSH_MAX`], [`traces::FLUSH_MAX`]).
+    /// Writes out what is queued, within bounds ([`lines::FLUSH_MAX`], [`traces::FLUSH_MAX`]).
     pub async fn flush(&self) {
         if !self.writer.flush().await {
             tracing::warn!("the last event lines were not written in time");

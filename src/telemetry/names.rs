@@ -216,6 +216,13 @@ pub const EVENTS_DROPPED: Metric = metric(
     &[],
     "Event lines that were not written: the queue was full, or the destination failed",
 );
+/// Log lines dropped.
+pub const LOG_DROPPED: Metric = metric(
+    "rubicon_log_dropped_total",
+    Kind::Counter,
+    &[],
+    "Log lines that were not written to standard error: nobody reads it, or its reader has gone",
+);
 /// Spans dropped.
 pub const SPANS_DROPPED: Metric = metric(
     "rubicon_spans_dropped_total",
@@ -228,7 +235,7 @@ pub const CONFIG_GENERATION: Metric = metric(
     "rubicon_config_generation",
     Kind::Gauge,
     &[],
-    "The configuration in use: 1 at start, one more with each reload that was taken",
+    "The configuration in use: 1 at start, one more with each reload that changed something",
 );
 /// Last reload.
 pub const RELOAD_SUCCESS: Metric = metric(
@@ -306,6 +313,7 @@ pub const METRICS: &[&Metric] = &[
     &OUTCOMES,
     &ALARMS,
     &EVENTS_DROPPED,
+    &LOG_DROPPED,
     &SPANS_DROPPED,
     &CONFIG_GENERATION,
     &RELOAD_SUCCESS,

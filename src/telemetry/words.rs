@@ -129,16 +129,19 @@ impl Outcome {
 pub enum AlarmKind {
     /// A provider's certificate is not acceptable: somebody else may be answering in its name.
     BadCertificate,
+    /// The journal of switches does not hold together: somebody changed the store, or the disk did.
+    JournalBroken,
 }
 
 impl AlarmKind {
     /// All of them.
-    pub const ALL: [Self; 1] = [Self::BadCertificate];
+    pub const ALL: [Self; 2] = [Self::BadCertificate, Self::JournalBroken];
 
     /// The word in lines and labels.
     pub fn name(self) -> &'static str {
         match self {
             Self::BadCertificate => "bad_certificate",
+            Self::JournalBroken => "journal_broken",
         }
     }
 }

@@ -122,16 +122,23 @@ async fn a_change_says_why_and_by_which_version() {
         (json!({}), "reason_missing"),
         (json!({ "reason": " " }), "reason_missing"),
         (json!({ "reason": null }), "reason_missing"),
-        (json!({ "reason": "x".repeat(501) }), "reason_invalid"),
-        (json!({ "reason": "a\nb" }), "reason_invalid"),
+        (json!({ "reason": "x".repeat(501) }), "invalid_reason"),
+        (json!({ "reason": "a\nb" }), "invalid_reason"),
         (json!({ "reason": 7 }), "invalid_body"),
         (json!({ "reason": "x", "worklow": "w" }), "invalid_body"),
         (json!({ "reason": "x", "workflow": "default" }), "invalid_body"),
         (json!(["x"]), "invalid_body"),
+        (json!(["x", null]), "invalid_body"),
+        (json!({ "reason": "\u{200b}\u{200d}" }), "invalid_reason"),
+        (json!({ "reason": "a\u{202e}b" }), "invalid_reason"),
     ] {
         let answered = change(&base, kill, Who::Operator, "*", body.clone()).await;
         assert_eq!(told(&answered), (400, code.to_owned()), "{body}");
     }
+    let twice = request(&base, Method::POST, kill, Who::Operator).header("if-match", "*");
+    let twice = send(twice.body(r#"{"reason":"x","reason":"y"}"#)).await;
+    assert_eq!(told(&twice), (400, "invalid_body".to_owned()));
+    assert!(!twice.text().contains("struct"), "{}", twice.text());
     let large = change(&base, kill, Who::Operator, "*", json!({ "reason": "x".repeat(20_000) })).await;
     assert_eq!(told(&large), (413, "request_too_large".to_owned()));
     // A misspelt workflow must not switch off all of them.
@@ -373,4 +380,18 @@ async fn what_the_living_process_would_do_is_explained() {
     assert_eq!(explain("?workflow=none").await.status, 400);
     assert_eq!(told(&explain("?wrkflow=default").await), (400, "invalid_query".to_owned()));
     assert_eq!(b.calls(), 0, "nobody is called");
+}
+
+/// The journal keeps a reason for ever: a secret that somebody types into it is taken out before.
+#[tokio::test]
+async fn no_secret_goes_into_the_journal() {
+    let relay = idle().await;
+    let base = admin(&relay);
+    let token = Who::Approver.token().expect("a token");
+    let reason = format!("used {token} by mistake, and {}{}", "sk-", "abcdefghijklmnop");
+    let killed = change(&base, "/admin/v1/routes/a/kill", Who::Operator, "*", json!({ "reason": reason })).await;
+    assert_eq!(killed.json()["reason"], "used [masked] by mistake, and [masked]");
+    let journal = get(&base, "/admin/v1/journal", Who::Viewer).await;
+    assert_eq!(journal.json()["entries"][0]["reason"], "used [masked] by mistake, and [masked]");
+    assert!(!journal.text().contains(token));
 }

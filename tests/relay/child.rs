@@ -71,13 +71,24 @@ impl Running {
         Self::of(&mut command, prefix).await
     }
 
+    /// The same with another standard error, or another standard output: what goes there is not collected.
+    pub(crate) async fn start_with(
+        args: &[&str],
+        env: &[(&str, &str)],
+        prefix: &str,
+        (stdout, stderr): (Stdio, Stdio),
+    ) -> Self {
+        let mut command = binary(env);
+        command.args(args).stdout(stdout).stderr(stderr);
+        Self::of(&mut command, prefix).await
+    }
+
     async fn of(command: &mut Command, prefix: &str) -> Self {
         let mut process = command.spawn().expect("the binary runs");
         let printed = Arc::new(Mutex::new(Vec::new()));
-        let readers = vec![
-            collect(process.stdout.take().expect("piped"), &printed),
-            collect(process.stderr.take().expect("piped"), &printed),
-        ];
+        let mut readers = Vec::new();
+        readers.extend(process.stdout.take().map(|from| collect(from, &printed)));
+        readers.extend(process.stderr.take().map(|from| collect(from, &printed)));
         let told = timeout(PATIENCE, async {
             loop {
                 let text = String::from_utf8_lossy(&lock(&printed)).into_owned();
@@ -94,7 +105,7 @@ impl Running {
     }
 
     /// What follows the prefix on a line that it has printed.
-    fn line(&self, prefix: &str) -> String {
+    pub(crate) fn line(&self, prefix: &str) -> String {
         let printed = String::from_utf8_lossy(&lock(&self.printed)).into_owned();
         let found = printed.lines().find_map(|line| line.strip_prefix(prefix));
         found.unwrap_or_else(|| panic!("no line {prefix:?}: {printed}")).to_owned()
@@ -188,6 +199,11 @@ impl Serving {
         };
         let address = running.told.parse().expect("an address");
         Self { running, address, _folder: None }
+    }
+
+    /// As [`Running::says`].
+    pub(crate) async fn says(&self, text: &str, times: usize) -> String {
+        self.running.says(text, times).await
     }
 
     /// The admin side's base URL.

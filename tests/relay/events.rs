@@ -1,7 +1,6 @@
 //! Every request writes one line and every attempt one, whatever became of them; metrics say the same; no secret is in either; and
 //! nobody waits for a line.
 
-use std::io::Read as _;
 use std::time::Duration;
 
 use rubicon::mock::{Answer, MockProvider, Rule, chat, chat_text, chat_whole_text};
@@ -432,54 +431,6 @@ async fn no_prompt_output_argument_or_key_is_in_any_line_or_metric() {
     lines.of(&relay, "request", 5).await;
     let told = lines.text(&relay).await + &relay.app().telemetry.render_metrics();
     assert!(!told.contains("0123456789abcdef"), "{told}");
-}
-
-/// A pipe that nobody reads: requests go on, lines are dropped and counted.
-#[tokio::test]
-async fn a_writer_that_is_stuck_blocks_no_request() {
-    use rubicon::telemetry::writer::QUEUE_LINES_MAX;
-    const PIPE_BYTES: usize = 64 * 1024;
-    let folder = tempfile::tempdir().unwrap();
-    let pipe = folder.path().join("events");
-    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-    // Open at both ends, so that the relay's opening does not wait.
-    let mut reader = std::fs::OpenOptions::new().read(true).write(true).open(&pipe).unwrap();
-    let a = always(chat_text(&["fine"])).await;
-    let log = format!("[log]\nevents = \"file:{}\"\n", pipe.display());
-    let relay = relay(&Setup::primary(a.base_url()).tables(&log).text()).await;
-    let http = client(Http::One);
-    // A line is over 256 bytes, so this is more than the pipe, a batch and the queue hold.
-    let enough = QUEUE_LINES_MAX + 2 * PIPE_BYTES / 256;
-    let refused = |_| {
-        let request = http.post(url(&relay, path(CHAT))).header("content-type", "application/json").body("{");
-        async move { assert_eq!(send(request).await.status, 400) }
-    };
-    for _ in 0..enough / 16 + 1 {
-        futures_util::future::join_all((0..16).map(refused)).await;
-    }
-    assert_eq!(ask(&relay, true).await.status, 200);
-    assert!(sum(&relay, "rubicon_events_dropped_total", &[]) > 0.0);
-    assert!(sum(&relay, "rubicon_requests_total", &[]) > enough as f64);
-    // Read on: the writer goes on with what was queued, and what is written is whole lines.
-    let drained = std::thread::spawn(move || {
-        let mut seen = Vec::new();
-        let mut some = vec![0; 1 << 20];
-        while !seen.windows(5).any(|five| five == b"-end-") {
-            let read = reader.read(&mut some).unwrap();
-            seen.extend_from_slice(&some[..read]);
-        }
-        seen
-    });
-    let last = || http.get(url(&relay, "/healthz"));
-    while !drained.is_finished() {
-        let request = call(&relay, true).header("idempotency-key", "-end-");
-        send(request).await;
-        send(last()).await;
-    }
-    let seen = String::from_utf8(drained.join().unwrap()).unwrap();
-    let whole = seen.rsplit_once('\n').unwrap().0;
-    assert!(whole.lines().count() >= QUEUE_LINES_MAX);
-    assert!(whole.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()));
 }
 
 /// A file for events that can't be had is said at start, and a reload that can't have it changes nothing.

@@ -147,6 +147,11 @@ async fn tokens_are_estimated_until_told() {
         let answered = post(&client(Http::One), &relay, path(CHAT), body(stream)).await;
         if began.elapsed() < Duration::from_secs(60) {
             assert_eq!(answered.status, second, "{stream}: {}", answered.text());
+            if second == 429 {
+                // Not when one token fits again, but when these do: the first request's must have left the minute.
+                let wait: u64 = answered.header("retry-after").parse().expect("seconds");
+                assert!(wait + began.elapsed().as_secs() >= 59, "{wait}");
+            }
         }
     }
 }

@@ -79,6 +79,8 @@ async fn what_is_wrong_is_named() {
         ("", 400, "invalid_json", json!(null)),
         ("[]", 400, "invalid_json", json!(null)),
         ("{}", 400, "invalid_member", json!("outcome")),
+        (r#"{"outcome":"accepted","outcome":"rejected"}"#, 400, "invalid_member", json!("outcome")),
+        (r#"["accepted",null]"#, 400, "invalid_json", json!(null)),
         (r#"{"outcome":"maybe"}"#, 400, "invalid_member", json!("outcome")),
         (r#"{"outcome":true}"#, 400, "invalid_member", json!("outcome")),
         (r#"{"outcome":"rejected","reason":7}"#, 400, "invalid_member", json!("reason")),

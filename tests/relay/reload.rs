@@ -230,4 +230,15 @@ async fn operators_see_loads_and_their_switches_survive_them() {
     assert_eq!(get(base, "/admin/v1/config", Who::Approver).await.status, 401);
     assert_ne!(relay.answer(true).await.status, 200, "the route is still killed");
     assert_eq!(a.calls(), 0);
+    // Without any operator, and without any client: what that means is said, once.
+    let client = "[[client]]\nname = \"c\"\nkeys = [\"env:VIC\"]\nworkflows = [\"w\"]\n";
+    let nobody = text.split("[[operator]]").next().expect("what is before").to_owned();
+    let said = relay.reload(&nobody, TAKEN, 2).await;
+    assert_eq!(said.matches("no [[operator]] is left: the admin side is off").count(), 1, "{said}");
+    assert!(!said.contains("no [[client]] is left"), "there was none: {said}");
+    let workflow = nobody.split("[workflow.").nth(1).and_then(|rest| rest.split(']').next()).expect("a workflow");
+    relay.reload(&(nobody.clone() + &client.replace("\"w\"", &format!("{workflow:?}"))), TAKEN, 3).await;
+    let said = relay.reload(&nobody, TAKEN, 4).await;
+    assert_eq!(said.matches("no [[client]] is left: no key is asked for any more").count(), 1, "{said}");
+    assert_eq!(said.matches("no [[operator]] is left").count(), 1, "{said}");
 }

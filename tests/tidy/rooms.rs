@@ -10,7 +10,7 @@ use super::source::{Source, line_at, sources, words};
 
 /// Rooms that decide and do nothing. `config` is not one (it reads files), but its `settings` are what they are told.
 const PURE: &[&str] =
-    &["class", "wire", "reply", "protocol", "classify", "boundary", "contract", "gate", "plan", "attempt"];
+    &["class", "wire", "reply", "protocol", "classify", "boundary", "accept", "contract", "gate", "plan", "attempt"];
 
 /// Rooms, and the rooms above that each may import from.
 const ROOMS: &[(&str, &[&str])] = &[
@@ -22,19 +22,23 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("protocol", &["reply"]),
     ("classify", &["class", "clock", "protocol"]),
     ("boundary", &["protocol"]),
+    // The dialects' parts of an answer, and nothing else: what is held is the boundary's, what follows is the relay's.
+    ("accept", &["protocol"]),
     ("config", &["clock", "ids", "protocol"]),
     ("contract", &["config", "ids", "protocol"]),
     ("gate", &["classify", "clock", "config", "ids"]),
     ("plan", &["clock", "config", "contract", "gate", "ids", "protocol"]),
     // Switches and journal: the gate's words, a file of its own; it knows neither requests nor configuration.
     ("control", &["clock", "gate", "ids"]),
-    ("check", &["clock", "config", "ids", "plan"]),
+    // The name of the store's file, to see whether it can be had.
+    ("check", &["clock", "config", "control", "ids", "plan"]),
     ("upstream", &["classify", "clock", "config", "contract", "protocol"]),
     ("attempt", &["classify", "clock", "config", "ids", "plan", "protocol"]),
     ("telemetry", &["boundary", "class", "classify", "clock", "config", "ids", "protocol", "reply"]),
     (
         "relay",
         &[
+            "accept",
             "attempt",
             "boundary",
             "classify",
@@ -53,7 +57,7 @@ const ROOMS: &[(&str, &[&str])] = &[
         ],
     ),
     ("admin", &["clock", "config", "control", "gate", "ids", "plan", "relay", "telemetry"]),
-    ("serve", &["admin", "check", "clock", "config", "relay"]),
+    ("serve", &["admin", "check", "clock", "config", "relay", "telemetry"]),
     ("mock", &["clock"]),
     ("demo", &["clock", "config", "control", "ids", "mock", "serve", "wire"]),
     (

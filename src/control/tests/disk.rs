@@ -58,6 +58,29 @@ async fn a_second_owner_is_refused_and_says_why() {
     Control::open(Some(&path), NOW).expect("free again");
 }
 
+/// Somebody emptied it, or a copy went wrong: whatever was killed must not be served in silence.
+#[test]
+fn an_emptied_store_is_no_new_one() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("rubicon.redb");
+    let file = store::control_path(&path);
+    drop(Control::open(Some(&path), NOW).expect("made"));
+    let names: Vec<_> = std::fs::read_dir(&folder).expect("a folder").map(|entry| entry.expect("one").path()).collect();
+    assert_eq!(names, [file.clone()], "nothing is left of its making");
+    std::fs::write(&file, "").expect("emptied");
+    for _ in 0..2 {
+        let error = Control::open(Some(&path), NOW).expect_err("emptied");
+        assert!(matches!(error, OpenError::Emptied(_)) && error.to_string().contains("remove the file"), "{error}");
+        assert_eq!(std::fs::metadata(&file).expect("there").len(), 0);
+    }
+    std::fs::remove_file(&file).expect("removed");
+    Control::open(Some(&path), NOW).expect("a new one");
+    std::fs::remove_file(&file).expect("removed");
+    std::fs::create_dir(&file).expect("a folder");
+    let error = Control::open(Some(&path), NOW).expect_err("a folder");
+    assert!(error.to_string().contains("not a regular file"), "{error}");
+}
+
 #[test]
 fn files_of_others_are_refused_and_left_alone() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -42,9 +42,9 @@ fn a_pass_holds_its_place_until_it_is_dropped() {
     let mut own = board.enter(&asking(&routes[0], false), now).expect("free");
     own.succeeded();
     assert_eq!(board.closed(name, false, now), Some(Closed::Capacity), "its success ends nothing");
-    assert_eq!(board.opens_in(name, false, now), Some(Duration::from_secs(1)));
+    assert_eq!(board.opens_in(name, false, 1, now), Some(Duration::from_secs(1)));
     drop((recovering, own));
-    assert_eq!((board.closed(name, true, now), board.opens_in(name, true, now)), (None, None));
+    assert_eq!((board.closed(name, true, now), board.opens_in(name, true, 1, now)), (None, None));
     assert_eq!((view(&board, now).attempts, view(&board, now).recovering), (0, 0));
 }
 
@@ -60,7 +60,7 @@ fn a_probe_is_one_and_comes_back_when_dropped() {
     let until = now + Duration::from_secs(1);
     assert_eq!(board.closed(name, false, now), Some(Closed::Tripped { until }));
     assert_eq!(board.enter(&asking(&routes[0], false), now).err(), Some(Closed::Tripped { until }));
-    assert_eq!(board.opens_in(name, false, now), Some(Duration::from_secs(1)));
+    assert_eq!(board.opens_in(name, false, 1, now), Some(Duration::from_secs(1)));
     let lone = Asking { even_if_tripped: true, ..asking(&routes[0], false) };
     assert!(!board.enter(&lone, now).expect("no other route").is_probe());
     assert_eq!(board.closed(name, false, until), None, "the next one is the probe");
@@ -119,7 +119,7 @@ fn switches_are_in_force_at_once() {
     assert_eq!(board.closed(&a, false, now), Some(Closed::Killed));
     let even = Asking { even_if_tripped: true, ..asking(&routes[0], false) };
     assert_eq!(board.enter(&even, now).err(), Some(Closed::Killed));
-    assert_eq!(board.opens_in(&a, false, now), Some(KILLED_HINT));
+    assert_eq!(board.opens_in(&a, false, 1, now), Some(KILLED_HINT));
     assert!(view(&board, now).killed && view(&board, now).attempts == 1, "what runs goes on");
     assert!(!board.failover_off(&w));
     board.set_switches(Switches { workflow_failover_off: [(w.clone(), switch())].into(), ..Switches::default() });

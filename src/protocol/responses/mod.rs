@@ -28,6 +28,7 @@
 //! - Ids of responses, conversations, items, files and containers and whatever is encrypted belong to one account: pins
 //!   ([`request`]), and issued by answers (`pins`).
 
+pub mod calls;
 pub mod fault;
 mod output;
 mod pins;

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use redb::ReadableTable as _;
 use serde_json::json;
 
 use super::why;
@@ -149,4 +150,59 @@ async fn a_second_relay_on_the_same_store_does_not_start() {
     assert!(printed.contains("rubicon-control.redb: another process uses this control store"), "{printed}");
     assert_eq!(change(&relay.admin(), "/admin/v1/routes/a/kill", Who::Operator, "*", why()).await.status, 200);
     relay.stop().await;
+}
+
+/// Somebody changed the journal while the relay was down: the next start says so, wakes somebody, and serves on.
+#[tokio::test]
+async fn a_journal_that_was_changed_is_an_alarm_at_the_next_start() {
+    const JOURNAL: redb::TableDefinition<'_, u64, &[u8]> = redb::TableDefinition::new("journal");
+    let folder = tempfile::tempdir().expect("a folder");
+    let relay = serve(folder.path()).await;
+    assert_eq!(change(&relay.admin(), "/admin/v1/routes/a/kill", Who::Operator, "*", why()).await.status, 200);
+    let (_, printed) = relay.stop().await;
+    assert!(printed.contains("a new control store"), "{printed}");
+    let alarms = async |relay: &Serving| {
+        let metrics = get(&relay.admin(), "/metrics", Who::Viewer).await;
+        let text = metrics.text();
+        let line = text.lines().find_map(|line| line.strip_prefix("rubicon_alarms_total{kind=\"journal_broken\"} "));
+        line.expect("a line").to_owned()
+    };
+    let relay = serve(folder.path()).await;
+    let (_, printed) = relay.stop().await;
+    assert!(!printed.contains("a new control store") && !printed.contains("journal_broken"), "{printed}");
+
+    let database = redb::Database::open(folder.path().join("data/rubicon-control.redb")).expect("a store");
+    let transaction = database.begin_write().expect("a transaction");
+    {
+        let mut journal = transaction.open_table(JOURNAL).expect("a journal");
+        let entry = journal.get(1).expect("a read").expect("an entry").value().to_vec();
+        let at = entry.windows(5).position(|five| five == b"drill").expect("the reason");
+        let forged = [&entry[..at], b"other", &entry[at + 5..]].concat();
+        journal.insert(1, forged.as_slice()).expect("written");
+    }
+    transaction.commit().expect("saved");
+    drop(database);
+
+    let relay = serve(folder.path()).await;
+    relay.says("ALARM: the journal of switches does not hold", 1).await;
+    relay.says("\"kind\":\"journal_broken\"", 1).await;
+    assert_eq!(alarms(&relay).await, "1");
+    assert_eq!(get(&relay.admin(), "/admin/v1/routes/a", Who::Viewer).await.json()["killed"], true);
+    assert_eq!(relay.stop().await.0, 0);
+}
+
+/// An emptied store is no new one: it is said, and nothing is served.
+#[tokio::test]
+async fn an_emptied_store_does_not_start() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let relay = serve(folder.path()).await;
+    assert_eq!(change(&relay.admin(), "/admin/v1/routes/a/kill", Who::Operator, "*", why()).await.status, 200);
+    relay.stop().await;
+    std::fs::write(folder.path().join("data/rubicon-control.redb"), "").expect("emptied");
+    let path = folder.path().join("rubicon.toml");
+    for (command, code) in [("serve", "remove the file by hand"), ("check", "store_unusable")] {
+        let output = crate::child::run(&[command, "-c", path.to_str().expect("UTF-8")], &ENV).await;
+        let printed = crate::child::printed(&output);
+        assert!(crate::child::code(&output) == 1 && printed.contains(code), "{printed}");
+    }
 }
