@@ -4,7 +4,6 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::config::settings::{Settings, WorkflowSettings};
-use crate::config::shown;
 use crate::contract::{Contract, Endpoint, headers};
 use crate::protocol::Dialect;
 
@@ -96,6 +95,16 @@ fn workflow<'s>(settings: &'s Settings, named: Option<&str>) -> Result<&'s Workf
         let wrong = named.map(|name| format!("There is no workflow {}. ", shown(name))).unwrap_or_default();
         error("unknown_workflow", format!("{wrong}Name one of the workflows: {}.", known.join(", ")))
     })
+}
+
+/// A name in backquotes where it could be one; nothing else that somebody wrote is repeated.
+fn shown(name: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
+    if (1..=64).contains(&name.len()) && name.bytes().all(plain) {
+        format!("`{name}`")
+    } else {
+        "of such a name".to_owned()
+    }
 }
 
 /// A request that uses text and nothing else.
