@@ -146,7 +146,8 @@ impl World {
     async fn start() -> Result<Self, String> {
         let start = async |script| MockProvider::start(script).await.map_err(|error| error.to_string());
         let (a, b) = (start(primary()).await?, start(Script::one(chat_text(&["from b"]))).await?);
-        let mut text = "[server]\nlisten = \"127.0.0.1:0\"\n".to_owned();
+        // Events are made and written, only not into this program's own output.
+        let mut text = "[server]\nlisten = \"127.0.0.1:0\"\n[log]\nevents = \"file:/dev/null\"\n".to_owned();
         for (name, base) in [("a", a.base_url()), ("b", b.base_url())] {
             text += &format!(
                 "[provider.{name}]\nkind = \"openai-compatible\"\nbase_url = \"{base}/v1\"\nterminal = \"strict\"\n\

@@ -45,6 +45,8 @@ pub struct Situation<'a> {
     pub cut_early: bool,
     /// The request declares a hosted tool that may change the world.
     pub hosted_may_act: bool,
+    /// A failed attempt told of one that has run, declared by this request or not (a stored prompt may).
+    pub acted: bool,
     /// `failover.wait_first_ms`.
     pub wait_first: Duration,
     /// Now.
@@ -170,10 +172,33 @@ pub fn first(plan: &Plan, tried: &[Tried], primary: &RouteId) -> Option<usize> {
     all.into_iter().find(|index| !only_for_now && !is_shut(*index))
 }
 
+/// The candidate of the first attempt, which is bounded by the attempts and the cost only; or why no call is made at all.
+///
+/// # Errors
+/// [`Stop::AttemptsExhausted`], [`Stop::NoEligibleFallback`], [`Stop::CostExhausted`].
+pub fn begin(
+    plan: &Plan,
+    tried: &[Tried],
+    primary: &RouteId,
+    budget: &Budget,
+    needs: &[(Duration, f64)],
+) -> Result<usize, Stop> {
+    if !budget.attempts_left() {
+        return Err(Stop::AttemptsExhausted);
+    }
+    let candidate = first(plan, tried, primary).ok_or(Stop::NoEligibleFallback)?;
+    let (_, estimate) = needs.get(candidate).copied().unwrap_or_default();
+    if budget.affords(estimate) { Ok(candidate) } else { Err(Stop::CostExhausted) }
+}
+
 /// Decides.
 pub fn decide(s: &Situation<'_>) -> Next {
     let class = s.verdict.class;
     let allowed = actions(class);
+    // Before anything else, a request's own fault included: what is to be done now is to find out.
+    if s.acted {
+        return Next::Stop { reason: Stop::SideEffectUncertain, class: Class::SideEffectUncertain };
+    }
     if allowed == BLOCKED {
         return Next::Stop { reason: Stop::Blocked, class };
     }

@@ -27,7 +27,9 @@ pub fn left_out(s: &Situation<'_>) -> Vec<(usize, Refusal)> {
         let is_alternate = candidate.role == Role::Alternate;
         let at_the_same = !is_alternate && without.contains(&&candidate.route.provider.name);
         let fits = if is_alternate { allowed.alternate } else { allowed.equivalent };
-        let reason = if !allowed.equivalent && !allowed.retry {
+        let reason = if s.acted {
+            Some(Refusal::SideEffects)
+        } else if !allowed.equivalent && !allowed.retry {
             Some(Refusal::ClassBlocked)
         } else if may_act_twice {
             Some(Refusal::SideEffects)

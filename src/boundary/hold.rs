@@ -7,6 +7,13 @@
 /// 8 MiB of reasoning text may be held where `reasoning = "hold"` (SPEC section 5); the longest recorded one is 1.6 MB.
 pub const REASONING_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
+/// 8 MiB of an answer may be held where `commit = "validated"`: some 100,000 tokens as they come in events.
+pub const ANSWER_BYTES_MAX: u64 = 8 * 1024 * 1024;
+
+/// 16 MiB of events may be held from the first of a tool call on where `commit = "tool_call_complete"`: an event of 100 to 250 bytes
+/// carries a token of a call's arguments, which have a bound of their own (1 MiB a call).
+pub const CALL_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
 /// Pings held for one attempt: at one in 15 s this is 17 hours, far past any `first_output_ms`.
 pub const PINGS_MAX: u64 = 4096;
 
@@ -33,6 +40,10 @@ pub enum Kept {
     Ping,
     /// Reasoning that the workflow declares not visible.
     Reasoning,
+    /// An event of an answer that is judged as a whole.
+    Answer,
+    /// An event from the first of a tool call on, until it is whole.
+    Call,
 }
 
 /// Whether it fits.
@@ -55,12 +66,23 @@ pub struct Hold {
     pings: u64,
     ping_bytes: u64,
     reasoning_bytes: u64,
+    answer_bytes: u64,
+    call_bytes: u64,
 }
 
 impl Hold {
     /// Nothing held.
     pub fn new(limits: HoldLimits) -> Self {
-        Self { limits, events: 0, bytes: 0, pings: 0, ping_bytes: 0, reasoning_bytes: 0 }
+        Self {
+            limits,
+            events: 0,
+            bytes: 0,
+            pings: 0,
+            ping_bytes: 0,
+            reasoning_bytes: 0,
+            answer_bytes: 0,
+            call_bytes: 0,
+        }
     }
 
     /// Starts anew.
@@ -71,6 +93,11 @@ impl Hold {
     /// Whether reasoning is among what is held.
     pub fn has_reasoning(&self) -> bool {
         self.reasoning_bytes > 0
+    }
+
+    /// What was held of a tool call has gone out: the next one counts anew.
+    pub fn call_released(&mut self) {
+        self.call_bytes = 0;
     }
 
     /// Counts one frame of `bytes` bytes.
@@ -96,6 +123,8 @@ impl Hold {
                 self.reasoning_bytes = total;
                 Fit::Held
             }
+            Kept::Answer => add(&mut self.answer_bytes, bytes, ANSWER_BYTES_MAX),
+            Kept::Call => add(&mut self.call_bytes, bytes, CALL_BYTES_MAX),
             Kept::Event | Kept::Block => {
                 let events = self.events + u64::from(kept == Kept::Event);
                 let total = self.bytes.saturating_add(bytes);
@@ -107,6 +136,16 @@ impl Hold {
             }
         }
     }
+}
+
+/// Adds to a sum unless it would be over `max`.
+fn add(sum: &mut u64, bytes: u64, max: u64) -> Fit {
+    let total = sum.saturating_add(bytes);
+    if total > max {
+        return Fit::Full;
+    }
+    *sum = total;
+    Fit::Held
 }
 
 #[cfg(test)]

@@ -12,13 +12,16 @@ pub mod hold;
 use crate::protocol::signal::{Show, VisibleKind};
 use hold::{Hold, HoldLimits, Kept};
 
-/// When the boundary is crossed. `tool_call_complete` and `validated` (SPEC section 5) will be further variants: they only
-/// change which [`Show`] crosses, not the machine.
+/// When the boundary is crossed: `commit` of a workflow (SPEC section 5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum CommitPolicy {
     /// At the first visible output or possible side effect.
     #[default]
     FirstVisible,
+    /// The same; but a tool call crosses, as a whole, when it is whole and good.
+    ToolCallComplete,
+    /// When the whole answer is there and good.
+    Validated,
 }
 
 /// Where the stream stands.
@@ -39,6 +42,10 @@ pub enum Phase {
 pub enum Input {
     /// An event with data, its size in bytes.
     Event(Show, usize),
+    /// An event that waits: a tool call is open, or the answer is judged as a whole ([`CommitPolicy`]). Its size in bytes.
+    Waits(usize),
+    /// An event with which all that waited is whole and good: a tool call's last one, or the answer's. Its size in bytes.
+    Whole(usize),
     /// A block with fields but no data (`id:`, `retry:` alone), its size in bytes.
     NoData(usize),
     /// A comment block.
@@ -67,6 +74,10 @@ pub enum Effect {
     Commit(Why),
     /// Send the frame.
     Forward,
+    /// Send everything held, then the frame: a tool call behind the boundary is whole.
+    Release,
+    /// Drop what waits, over its limit: with nothing shown the attempt fails, else the stream is interrupted.
+    Overflow,
     /// Send a keep-alive (and the response head first, if it is not out yet).
     Keepalive,
     /// Drop what is held; the attempt failed with nothing shown: ask the controller.
@@ -98,6 +109,8 @@ pub enum Why {
     },
     /// The hold was full.
     HoldLimit,
+    /// The whole answer was judged, and is good.
+    Validated,
 }
 
 /// The machine of one operation. The hold is counted anew for each attempt ([`Boundary::next_attempt`]).
@@ -130,6 +143,15 @@ impl Boundary {
         match (self.phase, input) {
             (Phase::Closed, _) => Effect::Nothing,
             (Phase::Holding | Phase::HeadSent, Input::Event(show, bytes)) => self.before(show, bytes),
+            (Phase::Holding | Phase::HeadSent | Phase::Committed, Input::Waits(bytes)) => self.wait(bytes),
+            (Phase::Holding | Phase::HeadSent, Input::Whole(_)) => match self.policy {
+                CommitPolicy::Validated => self.commit(Why::Validated),
+                _ => self.commit(Why::Visible(VisibleKind::ToolCall)),
+            },
+            (Phase::Committed, Input::Whole(_)) => {
+                self.hold.call_released();
+                Effect::Release
+            }
             (Phase::Holding | Phase::HeadSent, Input::NoData(bytes)) => self.keep(Kept::Block, bytes),
             (Phase::Holding | Phase::HeadSent, Input::Comment) => Effect::Drop,
             (Phase::Holding | Phase::HeadSent, Input::KeepaliveDue) => {
@@ -163,7 +185,6 @@ impl Boundary {
     }
 
     fn before(&mut self, show: Show, bytes: usize) -> Effect {
-        let CommitPolicy::FirstVisible = self.policy;
         match show {
             Show::Preamble => self.keep(Kept::Event, bytes),
             Show::Ping => self.keep(Kept::Ping, bytes),
@@ -171,6 +192,19 @@ impl Boundary {
             Show::Visible(kind) => self.commit(Why::Visible(kind)),
             Show::Effect { may_act } => self.commit(Why::Effect { may_act }),
         }
+    }
+
+    /// Nothing of what waits is ever shown by a limit.
+    fn wait(&mut self, bytes: usize) -> Effect {
+        let kept = if self.policy == CommitPolicy::Validated { Kept::Answer } else { Kept::Call };
+        if self.hold.count(kept, bytes) != hold::Fit::Full {
+            return Effect::Hold;
+        }
+        self.hold.clear();
+        if self.phase == Phase::Committed {
+            self.phase = Phase::Closed;
+        }
+        Effect::Overflow
     }
 
     fn keep(&mut self, kept: Kept, bytes: usize) -> Effect {
@@ -186,6 +220,7 @@ impl Boundary {
     }
 
     fn commit(&mut self, why: Why) -> Effect {
+        self.hold.call_released();
         self.phase = Phase::Committed;
         Effect::Commit(why)
     }
@@ -318,6 +353,69 @@ mod tests {
         }
         assert_eq!(boundary.take(Input::Event(REASONING, 1)), Effect::ReasoningOverflow);
         assert_eq!(boundary.take(Input::Event(TEXT, 1)), Effect::Commit(Why::Visible(VisibleKind::Text)));
+    }
+
+    #[test]
+    fn a_tool_call_waits_and_crosses_as_a_whole() {
+        use Phase::{Closed, Committed, HeadSent, Holding};
+        let complete = |phase| {
+            let mut boundary = machine(phase);
+            boundary.policy = CommitPolicy::ToolCallComplete;
+            boundary
+        };
+        let crosses = Effect::Commit(Why::Visible(VisibleKind::ToolCall));
+        for (phase, then, effect) in
+            [(Holding, Committed, crosses), (HeadSent, Committed, crosses), (Committed, Committed, Effect::Release)]
+        {
+            let mut boundary = complete(phase);
+            for _ in 0..10 {
+                assert_eq!(boundary.take(Input::Waits(1000)), Effect::Hold, "{phase:?}: no limit of `hold` counts");
+            }
+            assert_eq!((boundary.phase(), boundary.take(Input::Whole(9))), (phase, effect));
+            assert_eq!(boundary.phase(), then);
+        }
+        let quarter = usize::try_from(hold::CALL_BYTES_MAX / 4).unwrap();
+        for (phase, then) in [(Holding, Holding), (HeadSent, HeadSent), (Committed, Closed)] {
+            let mut boundary = complete(phase);
+            for _ in 0..2 {
+                for _ in 0..4 {
+                    assert_eq!(boundary.take(Input::Waits(quarter)), Effect::Hold);
+                }
+                if phase != Committed {
+                    break;
+                }
+                assert_eq!(boundary.take(Input::Whole(9)), Effect::Release, "the next call counts anew");
+            }
+            for _ in 0..4 {
+                if phase == Committed {
+                    assert_eq!(boundary.take(Input::Waits(quarter)), Effect::Hold);
+                }
+            }
+            assert_eq!(boundary.take(Input::Waits(1)), Effect::Overflow, "{phase:?}");
+            assert_eq!(boundary.phase(), then);
+        }
+        let mut boundary = complete(Holding);
+        assert_eq!(boundary.take(Input::Event(TEXT, 1)), Effect::Commit(Why::Visible(VisibleKind::Text)));
+        assert_eq!(boundary.take(Input::Waits(1)), Effect::Hold);
+        assert_eq!(boundary.take(Input::Failure), Effect::Interrupt);
+    }
+
+    #[test]
+    fn a_validated_answer_waits_for_its_end() {
+        let mut boundary = Boundary::new(CommitPolicy::Validated, false, LIMITS);
+        for _ in 0..300 {
+            assert_eq!(boundary.take(Input::Waits(1000)), Effect::Hold);
+        }
+        assert_eq!(boundary.take(Input::KeepaliveDue), Effect::Keepalive);
+        assert_eq!(boundary.take(Input::Whole(9)), Effect::Commit(Why::Validated));
+        assert_eq!(boundary.phase(), Phase::Committed);
+
+        let mut boundary = Boundary::new(CommitPolicy::Validated, false, LIMITS);
+        let half = usize::try_from(hold::ANSWER_BYTES_MAX / 2).unwrap();
+        let effects = [(); 3].map(|()| boundary.take(Input::Waits(half)));
+        assert_eq!(effects, [Effect::Hold, Effect::Hold, Effect::Overflow]);
+        boundary.next_attempt();
+        assert_eq!(boundary.take(Input::Waits(half)), Effect::Hold, "each attempt counts anew");
     }
 
     proptest::proptest! {

@@ -251,7 +251,11 @@ fn each_flaw_is_found() {
             "legal_entity = \"BV\"\naccount = \"p\"\n",
             &["warning shared_domain workflow.w.equivalents"],
         ),
-        ("https://q.example/v1", "https://api.openai.com/proxy/v1", &["warning shared_domain workflow.w.equivalents"]),
+        (
+            "https://q.example/v1\"",
+            "https://api.openai.com/proxy/v1\"\napi_key = \"env:KEY\"",
+            &["warning shared_domain workflow.w.equivalents"],
+        ),
         (
             "[workflow.w.failover]",
             "envelope.max_cost_usd = 1\n[workflow.w.failover]",

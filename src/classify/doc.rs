@@ -11,7 +11,7 @@ use super::rules::{On, Row, TABLES, Word, by_status, fixed};
 use crate::attempt::control::{Actions, actions};
 
 const HEAD: &str = "# How a failure is classified\n\n\
-Printed from `src/class.rs`, `src/classify/rules.rs` and `src/attempt/control.rs`; do not edit\n\
+Printed from `src/class.rs`, `src/classify/rules.rs`, `openai.rs` beside it and `src/attempt/control.rs`; do not edit\n\
 (`RUBICON_UPDATE_DOCS=1 cargo test --lib classify::doc`).\n\n\
 Every failed attempt gets one class (`rubicon.class`), from what the provider said and not from its status alone: the same\n\
 `429` is a short wait, an empty account or nothing usable. The class alone decides whether another call may be made; budgets and\n\
@@ -24,11 +24,12 @@ approvals then decide whether it is.\n\n\
 
 const STATUSES: &str = "\n## Statuses\n\n\
 What a status is where no rule below fits. Those marked * are that whatever the body says. A 429 with a valid wait (`Retry-After`\n\
-and its relatives) is `rate_limited`; `ambiguous_429 = \"rate_limited\"` takes one without for that, too.\n\n\
+and its relatives) is `rate_limited`; `ambiguous_429 = \"rate_limited\"` takes one without for that, too. A 529 is\n\
+`provider_overloaded` whatever the body says, short of a row of `quota_exhausted`.\n\n\
 | status | class |\n| --- | --- |\n";
 
 const RULES: &str = "\n## Rules\n\n\
-Tried in this order; the first that fits decides. `code` is an error's type, code, status or reason, exactly; \"text\" stands anywhere\n\
+Tried in this order; the first that fits decides. `code` is an error's type, code, status or reason, exactly (`…part…`: in one of them); \"text\" stands anywhere\n\
 in its message; both in lower case. *Seen* says where: a recorded answer, a provider's page, a public report, or a number of our\n\
 collection of field cases. An error inside a stream that names no status meets every rule but those for exactly one status.\n\n\
 | says | under | class | seen |\n| --- | --- | --- | --- |\n";
@@ -105,6 +106,7 @@ fn statuses(class: Class) -> String {
 fn words(row: &Row) -> String {
     let words = row.all.iter().map(|word| match word {
         Word::Code(code) => format!("`{code}`"),
+        Word::Part(part) => format!("`…{part}…`"),
         Word::Text(text) => format!("\"{text}\""),
     });
     words.collect::<Vec<_>>().join(" and ")

@@ -406,6 +406,13 @@ const EXAMPLES: &[(u16, &str, Class)] = &[
     ),
     // Overload.
     (529, r#"{"type":"error","error":{"type":"overloaded_error","message":"Try later"}}"#, ProviderOverloaded),
+    // 529 says so by itself, save of an empty account.
+    (529, r#"{"type":"error","error":{"type":"api_error","message":"Internal server error"}}"#, ProviderOverloaded),
+    (529, r#"{"error":{"type":"server_error","message":"x"}}"#, ProviderOverloaded),
+    (529, r#"{"error":{"code":"context_length_exceeded","message":"x"}}"#, ProviderOverloaded),
+    (529, "no healthy upstream", ProviderOverloaded),
+    (529, r#"{"error":{"code":"insufficient_quota","message":"x"}}"#, QuotaExhausted),
+    (529, r#"{"error":{"message":"You exceeded your current quota"}}"#, QuotaExhausted),
     (
         200,
         r#"{"type":"error","error":{"type":"service_unavailable_error","code":"server_is_overloaded","message":"x"}}"#,
@@ -515,6 +522,8 @@ fn every_row_decides_an_example() {
     let mut hit: BTreeSet<*const Row> =
         EXAMPLES.iter().filter_map(|(status, body, _)| found(*status, &headers, body)).collect();
     hit.extend(found(429, &uncurable_headers(), UNCURABLE));
+    let code = |code: &str| found(200, &headers, &format!(r#"{{"error":{{"code":"{code}","message":"m"}}}}"#));
+    hit.extend(super::openai::tests::CODES.iter().filter_map(|(name, _)| code(name)));
     let missed: Vec<&Row> =
         TABLES.iter().copied().flatten().filter(|row| !hit.contains(&std::ptr::from_ref(*row))).collect();
     assert!(missed.is_empty(), "no example decides by {missed:#?}");
@@ -525,7 +534,7 @@ fn rows_are_well_formed() {
     for row in TABLES.iter().copied().flatten() {
         assert!(!row.all.is_empty() && row.source.len() >= 8, "{row:?}");
         for word in row.all {
-            let (Word::Code(text) | Word::Text(text)) = word;
+            let (Word::Code(text) | Word::Part(text) | Word::Text(text)) = word;
             assert!(
                 !text.is_empty() && *text == text.to_ascii_lowercase(),
                 "{row:?}: words are compared in lower case"

@@ -12,6 +12,7 @@ mod doc;
 mod examples;
 pub mod limit;
 pub mod mask;
+mod openai;
 #[cfg(test)]
 mod recorded;
 pub mod retry_after;
@@ -262,7 +263,7 @@ fn settle(status: Option<u16>, words: &Words, wait: Option<Duration>, context: &
         None => rules::find(words, status),
     };
     let class = match (row.map(|row| row.class), status) {
-        (Some(class), _) => class,
+        (Some(class), _) => rules::overruled(status, class),
         // "One with a valid Retry-After and no word of quota is `rate_limited`": words of quota have rows.
         (None, Some(429)) if wait.is_some() => Class::RateLimited,
         (None, Some(status)) => rules::fixed(status).unwrap_or_else(|| rules::by_status(status)),

@@ -10,6 +10,7 @@
 //! prints them all.
 
 use super::Class::{self, *};
+use super::openai;
 use super::words::Words;
 
 /// A word to look for, in lower case.
@@ -17,6 +18,8 @@ use super::words::Words;
 pub(super) enum Word {
     /// Exactly a type, code, status or reason.
     Code(&'static str),
+    /// Within a type, code, status or reason: a family of them.
+    Part(&'static str),
     /// Anywhere in a message.
     Text(&'static str),
 }
@@ -75,7 +78,7 @@ pub(super) struct Row {
     pub(super) source: &'static str,
 }
 
-const fn row(all: &'static [Word], on: On, class: Class, source: &'static str) -> Row {
+pub(super) const fn row(all: &'static [Word], on: On, class: Class, source: &'static str) -> Row {
     Row { all, on, class, proof: matches!(class, ProviderOverloaded | ModelUnavailable), source }
 }
 
@@ -88,6 +91,7 @@ impl Row {
     fn fits(&self, words: &Words, status: Option<u16>) -> bool {
         let said = |word: &Word| match word {
             Code(code) => words.has_code(code),
+            Word::Part(part) => words.has_code_with(part),
             Text(text) => words.has_text(text),
         };
         self.on.fits(status) && self.all.iter().all(said)
@@ -134,6 +138,12 @@ static QUOTA: &[Row] = &[
     ),
     row(&[Code("billing_disabled")], On::Any, QuotaExhausted, "Google ErrorReason (403)"),
     row(&[Code("usage_limit_reached")], On::Any, QuotaExhausted, "ChatGPT plans 429: can1357/oh-my-pi#4913"),
+    row(
+        &[Code("usage_not_included")],
+        On::Any,
+        QuotaExhausted,
+        "ChatGPT plans, final for Codex (STREAMS 2.5): this plan has no such usage",
+    ),
     row(&[Text("usage limit reached")], On::Any, QuotaExhausted, "Z.ai error codes page (1308, under 429)"),
     row(&[Code("servicequotaexceededexception")], On::Any, QuotaExhausted, "Bedrock InvokeModel reference (400)"),
     row(&[Code("arrearage")], On::Any, QuotaExhausted, "DashScope error codes page (400)"),
@@ -517,8 +527,21 @@ static GENERAL: &[Row] = &[
 ];
 
 /// The tables in the order in which they are asked.
-pub(super) static TABLES: &[&[Row]] =
-    &[QUOTA, THROTTLES, REFUSALS, AUTHENTICATION, MODELS, REQUESTS, RATES, OVERLOADS, GENERAL];
+pub(super) static TABLES: &[&[Row]] = &[
+    QUOTA,
+    THROTTLES,
+    REFUSALS,
+    openai::REFUSALS,
+    AUTHENTICATION,
+    openai::ACCOUNT,
+    MODELS,
+    REQUESTS,
+    openai::REQUESTS,
+    RATES,
+    OVERLOADS,
+    openai::SERVER,
+    GENERAL,
+];
 
 /// The first row that fits. `status` is absent for an in-stream error that names none.
 pub(super) fn find(words: &Words, status: Option<u16>) -> Option<&'static Row> {
@@ -533,6 +556,16 @@ pub(super) fn fixed(status: u16) -> Option<Class> {
         408 | 425 => Some(TransportTransient),
         409 | ..200 | 300..400 | 600.. => Some(Unclassified),
         _ => None,
+    }
+}
+
+/// What a status makes of what the words say: "529" is overload (SPEC section 6's table), whatever an edge or a gateway writes beside it;
+/// only a used-up account is told through any status.
+pub(super) fn overruled(status: Option<u16>, said: Class) -> Class {
+    match (status, said) {
+        (Some(529), QuotaExhausted) => QuotaExhausted,
+        (Some(529), _) => ProviderOverloaded,
+        _ => said,
     }
 }
 

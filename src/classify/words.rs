@@ -112,6 +112,11 @@ impl Words {
         self.ids.iter().any(|id| id == code)
     }
 
+    /// Whether `part` (given in lower case) stands in a type, code, status or reason.
+    pub(super) fn has_code_with(&self, part: &str) -> bool {
+        self.ids.iter().any(|id| id.contains(part))
+    }
+
     /// Whether any message holds `text` (given in lower case).
     pub(super) fn has_text(&self, text: &str) -> bool {
         self.text.contains(text)

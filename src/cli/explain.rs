@@ -17,7 +17,7 @@ use crate::attempt::cost;
 use crate::clock::{Instant, UnixMillis};
 use crate::config;
 use crate::gate::AllOpen;
-use crate::plan::explain::{Ask, Explanation, explain};
+use crate::plan::explain::{Ask, Explanation, Judges, explain};
 use crate::plan::{NobodyKnown, World};
 
 use super::operator::{self, Client, Connect, Failure};
@@ -29,7 +29,8 @@ calls nobody: as if no route were killed, tripped or full. With --url the runnin
 through its admin side (`GET /admin/v1/explain`), and what is closed there counts.";
 
 const CODES: &str = "\
-Exit codes: 0 a route is eligible, 1 none is, or the config or the request has errors.";
+Exit codes: 0 a route would be called, 1 none is eligible or affordable, or the config or the request
+has errors.";
 
 /// The largest request read: the default of `[server] max_body_bytes`.
 const REQUEST_BYTES_MAX: u64 = 32 << 20;
@@ -140,7 +141,8 @@ pub fn offline(
     let figures = |route: &config::settings::RouteSettings, contract: &crate::contract::Contract| {
         (NEED_WITHOUT_DATA, cost::estimate(route, &contract.facts))
     };
-    match explain(&loaded.settings, &ask, &world, &figures) {
+    let judges = Judges { figures: &figures, no_call: &crate::relay::explain::no_call };
+    match explain(&loaded.settings, &ask, &world, judges) {
         Ok(explanation) => {
             // A reader that went away changes nothing about the answer.
             let _ = if args.json {

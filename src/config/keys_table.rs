@@ -162,7 +162,7 @@ pub(super) const KEYS: &[Key] = &[
     int("workflow.primary.weight", 1, 1_000_000, "", Required, "Its share of the sum of all weights."),
     key("workflow.equivalents", Texts, NONE, "Other routes for the same model contract, in order."),
     key("workflow.alternates", Texts, NONE, "Routes to other approved models, in order."),
-    key("workflow.commit", Choice(&[Word("first_visible", true), Word("tool_call_complete", false), Word("validated", false)]), TextDefault("first_visible"), "When an attempt is committed."),
+    key("workflow.commit", Choice(&[Word("first_visible", true), Word("tool_call_complete", true), Word("validated", true)]), TextDefault("first_visible"), "When an attempt is committed. `tool_call_complete`: tool calls wait until they are whole, parse and fit the schema that the request declared. `validated`: the whole answer waits (8 MiB at most) until its end is seen, its calls are good, and its text has the JSON form that the request declared. What fails before anything was shown is a `contract_failure`; a bad call after text is an interruption without it."),
     key("workflow.on_disconnect", Choice(&[Word("cancel", true), Word("finish", false)]), TextDefault("cancel"), "What the last reader's leaving does."),
     key("workflow.on_exhausted", Choice(&[Word("stop", true), Word("queue", false), Word("degraded", false)]), TextDefault("stop"), "What happens when no route is eligible."),
     key("workflow.reasoning", Choice(&[Word("visible", true), Word("hold", true)]), TextDefault("visible"), "Whether reasoning text counts as visible output."),

@@ -152,8 +152,10 @@ fn parse_with(text: &str, path: &Path, sources: &Sources<'_>, files: &dyn Files)
     root.each(&mut |key, at| {
         places.by_key.insert(key.to_owned(), problems.place(at));
     });
+    let broken = problems.broken();
     let mut list = problems.finish();
-    drop_followers(&mut list);
+    drop_followers(&mut list, &broken);
+    drop_of_unread(&mut list);
     match settings {
         Some(settings) if list.iter().all(|problem| problem.severity != Severity::Error) => {
             Ok(Loaded { settings, warnings: list, places, secrets: None })
@@ -170,24 +172,47 @@ fn syntax(errors: &[toml::de::Error], base: usize, problems: &mut Problems<'_>) 
     }
 }
 
-/// After a syntax error the parser has guessed. What stands on the same line, and what depends on the rest of the file being
-/// understood, would mislead; what is wrong with single values elsewhere stays.
-fn drop_followers(list: &mut Vec<Problem>) {
-    let syntax = list.iter().filter(|problem| problem.code == Code::Syntax);
-    let broken: Vec<(String, usize)> = syntax.map(|problem| (problem.file.clone(), problem.line)).collect();
+/// After a syntax error the parser has guessed. What stands on the same line, or below a header that it could not read, and what depends on
+/// the rest of the file being understood, would mislead; what is wrong with single values elsewhere stays.
+fn drop_followers(list: &mut Vec<Problem>, broken: &[(String, usize, usize)]) {
     if broken.is_empty() {
         return;
     }
+    let within = |problem: &Problem, below: bool| {
+        broken.iter().any(|(file, first, last)| {
+            let first = first + usize::from(below);
+            *file == problem.file && (first..=*last).contains(&problem.line)
+        })
+    };
     list.retain(|problem| match problem.code {
-        Code::Syntax | Code::TooManyProblems | Code::ConfigUnreadable => true,
+        // Keys that landed in another table stand there twice.
+        Code::Syntax => !(problem.message.contains("duplicate key") && within(problem, true)),
+        Code::TooManyProblems | Code::ConfigUnreadable => true,
         Code::UnknownKey
         | Code::NotAllowedHere
         | Code::NotBuiltYet
         | Code::WrongType
         | Code::OutOfRange
         | Code::InvalidValue
-        | Code::SecretInline => !broken.iter().any(|(file, line)| *file == problem.file && *line == problem.line),
+        | Code::SecretInline => !within(problem, false),
         _ => false,
+    });
+}
+
+/// Where an include could not be read, what it would have brought is not missing: nobody knows. What is wrong with what was read stays.
+fn drop_of_unread(list: &mut Vec<Problem>) {
+    let is_include = |problem: &Problem| {
+        problem.severity == Severity::Error
+            && problem.key.starts_with("include")
+            && matches!(problem.code, Code::ConfigUnreadable | Code::InvalidValue | Code::WrongType | Code::MissingKey)
+    };
+    if !list.iter().any(is_include) {
+        return;
+    }
+    list.retain(|problem| match problem.code {
+        Code::MissingKey => problem.key.contains(['.', '[']),
+        Code::Unresolved | Code::ListenNotLoopback | Code::CorsNotServed => false,
+        _ => true,
     });
 }
 

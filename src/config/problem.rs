@@ -102,6 +102,7 @@ codes! {
     SecretTooShort "secret_too_short" "An operator's token of fewer than 16 characters."
     KeyShared "key_shared" "Two clients, two operators, or a client and an operator have the same key."
     ListenNotLoopback "listen_not_loopback" "Listening beyond loopback without any `[[client]]`."
+    ListenShared "listen_shared" "`listen` and `admin_listen` are the same address, or one of them all addresses of that port."
     AdminNotLoopback "admin_not_loopback" "The admin side beyond loopback, in clear."
     BaseUrlInvalid "base_url_invalid" "A `base_url` that is not scheme, host and path."
     BaseUrlUnversioned "base_url_unversioned" "A `base_url` without a path where `/v1` is usual."
@@ -238,6 +239,22 @@ impl<'a> Problems<'a> {
             return;
         };
         self.list.push((at, problem));
+    }
+
+    /// Where what follows a syntax error can't be trusted: file, first and last line. After a broken table header the keys below it are read
+    /// as those of another table, up to the next header; after anything else it is the line itself.
+    pub(super) fn broken(&self) -> Vec<(String, usize, usize)> {
+        let errors = self.list.iter().filter(|(_, problem)| problem.code == Code::Syntax);
+        errors.map(|(at, problem)| (problem.file.clone(), problem.line, self.last_line(*at, problem.line))).collect()
+    }
+
+    fn last_line(&self, at: usize, line: usize) -> usize {
+        let is_header = |line: &&str| line.trim_start().starts_with('[');
+        let mut lines = self.texts.get(at).map_or("", |text| text.text.as_ref()).lines().skip(line.saturating_sub(1));
+        if !lines.next().as_ref().is_some_and(is_header) {
+            return line;
+        }
+        line + lines.take_while(|line| !is_header(&line.trim_start())).count()
     }
 
     /// All of them, in the order of the files.

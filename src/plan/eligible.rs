@@ -124,7 +124,8 @@ fn approvals_of<'a>(s: &Standing<'a>) -> impl Iterator<Item = &'a Approval> {
     })
 }
 
-fn approval(s: &Standing<'_>) -> Option<Refusal> {
+/// What is wrong with the approval that it needs.
+pub(super) fn approval(s: &Standing<'_>) -> Option<Refusal> {
     let is_good = |approval: &Approval| live(approval.until, s.now) && of_this(approval.route_digest.as_ref(), s.route);
     if approvals_of(s).any(is_good) {
         return None;

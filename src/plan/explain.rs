@@ -16,6 +16,7 @@ use crate::config::settings::{Network, RouteSettings, Settings, SideEffects, Wor
 use crate::contract::Contract;
 use crate::ids::RouteId;
 
+use super::eligible::{Standing, approval};
 use super::refusal::Refusal;
 use super::{Member, Plan, Role, World, digest, plan};
 
@@ -23,6 +24,27 @@ pub use ask::{Ask, AskError};
 
 /// What an attempt on a route needs: time, and its estimated cost in US dollars.
 pub type Figures<'a> = &'a dyn Fn(&RouteSettings, &Contract) -> (Duration, f64);
+
+/// Why no call would be made though the plan has candidates, and those of them that a reason of their own keeps out.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NoCall {
+    /// `rubicon.reason`: `attempts_exhausted`, `cost_exhausted`.
+    pub reason: &'static str,
+    /// Candidates, each with its reason.
+    pub refused: Vec<(usize, Refusal)>,
+}
+
+/// Judges whether the first attempt may be made: plan, workflow, contract, and what an attempt on each candidate needs.
+pub type MayBegin<'a> = &'a dyn Fn(&Plan, &WorkflowSettings, &Contract, &[(Duration, f64)]) -> Option<NoCall>;
+
+/// What other rooms judge: this one knows neither medians nor budgets.
+#[derive(Clone, Copy)]
+pub struct Judges<'a> {
+    /// What an attempt needs.
+    pub figures: Figures<'a>,
+    /// Whether one is made at all.
+    pub no_call: MayBegin<'a>,
+}
 
 /// A word of this program's own; owned where it was read from another process's answer.
 type Word = Cow<'static, str>;
@@ -41,6 +63,9 @@ pub struct Explanation {
     /// Why the relay would answer 400 before any plan, if it would.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rejected: Option<Rejected>,
+    /// Why no provider would be called though routes may serve: what the envelope allows is used up before the first attempt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub no_call: Option<Unaffordable>,
     /// What the request uses.
     pub request: Uses,
     /// What it may spend, after its headers.
@@ -65,6 +90,17 @@ pub struct Rejected {
     /// The code of the 400.
     pub code: Word,
     /// A sentence.
+    pub message: String,
+}
+
+/// A request for which nothing is left to spend.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Unaffordable {
+    /// The status of the answer (`server.exhausted_status`).
+    pub status: u16,
+    /// `rubicon.reason`: `attempts_exhausted`, `cost_exhausted`.
+    pub reason: Word,
+    /// The sentence of the answer.
     pub message: String,
 }
 
@@ -180,22 +216,30 @@ pub struct Reason {
 ///
 /// # Errors
 /// When workflow, dialect, headers or request cannot be read.
-pub fn explain(
-    settings: &Settings,
-    ask: &Ask,
-    world: &World<'_>,
-    figures: Figures<'_>,
-) -> Result<Explanation, AskError> {
+pub fn explain(settings: &Settings, ask: &Ask, world: &World<'_>, judges: Judges<'_>) -> Result<Explanation, AskError> {
     let (workflow, contract) = ask.read(settings)?;
     let plan = plan(workflow, &contract, world);
     let rejected = rejected(workflow, &contract);
+    let figures = judges.figures;
+    let needs: Vec<_> = plan.candidates.iter().map(|candidate| figures(&candidate.route, &contract)).collect();
+    let no_call = (judges.no_call)(&plan, workflow, &contract, &needs).filter(|_| rejected.is_none());
+    let mut refused = reasons(workflow, &plan, world);
+    for (index, why) in no_call.iter().flat_map(|no_call| &no_call.refused) {
+        let candidate = plan.candidates.get(*index);
+        refused.extend(candidate.map(|candidate| reason(&candidate.route.name, candidate.role, why, &[])));
+    }
     let off_by_operator = world.gate.failover_off(&workflow.name);
     Ok(Explanation {
         workflow: workflow.name.to_string(),
         version: workflow.version,
         dialect: contract.endpoint.dialect().name().into(),
-        eligible: rejected.is_none() && !plan.candidates.is_empty(),
+        eligible: rejected.is_none() && no_call.is_none() && !plan.candidates.is_empty(),
         rejected,
+        no_call: no_call.map(|no_call| Unaffordable {
+            status: settings.server.exhausted_status,
+            reason: no_call.reason.into(),
+            message: format!("No attempt was made: {}.", no_call.reason),
+        }),
         request: uses(workflow, &contract),
         envelope: spend(&contract),
         failover: Switched {
@@ -206,7 +250,7 @@ pub fn explain(
         },
         split: shares(&plan.split),
         candidates: plan.candidates.iter().map(|one| listed(&one.route, one.role, &contract, figures)).collect(),
-        refused: reasons(workflow, &plan),
+        refused,
         retry_after_ms: plan
             .ready_at
             .filter(|_| plan.candidates.is_empty())
@@ -312,7 +356,7 @@ fn listed(route: &RouteSettings, role: Role, contract: &Contract, figures: Figur
     }
 }
 
-fn reasons(workflow: &WorkflowSettings, plan: &Plan) -> Vec<Reason> {
+fn reasons(workflow: &WorkflowSettings, plan: &Plan, world: &World<'_>) -> Vec<Reason> {
     let of = |route: &RouteId| {
         if workflow.equivalents.iter().any(|other| other.name == *route) {
             Role::Equivalent
@@ -325,14 +369,57 @@ fn reasons(workflow: &WorkflowSettings, plan: &Plan) -> Vec<Reason> {
         }
     };
     let all = plan.refused.iter().flat_map(|(route, reasons)| reasons.iter().map(move |reason| (route, reason)));
-    all.map(|(route, reason)| Reason {
-        route: route.to_string(),
-        role: of(route).name().into(),
-        why: reason.to_string(),
-        means: reason.entry().meaning.into(),
-        remedy: reason.entry().remedy.into(),
+    all.map(|(route, why)| {
+        let role = of(route);
+        reason(route, role, why, &purposes(workflow, world, route, role, why))
     })
     .collect()
+}
+
+fn reason(route: &RouteId, role: Role, why: &Refusal, purposes: &[&'static str]) -> Reason {
+    let entry = why.entry();
+    let remedy = if purposes.is_empty() {
+        entry.remedy.into()
+    } else {
+        let purposes: Vec<_> = purposes.iter().map(|purpose| format!("purpose = \"{purpose}\"")).collect();
+        format!("{} Here: {}.", entry.remedy, purposes.join(" and ")).into()
+    };
+    Reason {
+        route: route.to_string(),
+        role: role.name().into(),
+        why: why.to_string(),
+        means: entry.meaning.into(),
+        remedy,
+    }
+}
+
+/// For which purposes the approval lacks that `why` speaks of. A member of a split may need two: one for its share, one to stand in for
+/// another.
+fn purposes(
+    workflow: &WorkflowSettings,
+    world: &World<'_>,
+    route: &RouteId,
+    role: Role,
+    why: &Refusal,
+) -> Vec<&'static str> {
+    let of_splits = workflow.splits.iter().map(|split| &split.route);
+    let mut known = of_splits.chain(&workflow.equivalents).chain(&workflow.alternates);
+    let Some(route) = known.find(|known| known.name == *route) else { return Vec::new() };
+    let roles = if role == Role::Planned { &[Role::Primary, Role::Planned][..] } else { &[role] };
+    let standing = |role: &Role| Standing {
+        workflow,
+        approvals: world.approvals,
+        route,
+        role: *role,
+        now: world.now,
+        failover_off: false,
+    };
+    roles
+        .iter()
+        .map(standing)
+        .filter(|one| approval(one).as_ref() == Some(why))
+        .map(|one| one.purpose().name())
+        .collect()
 }
 
 #[cfg(test)]

@@ -57,7 +57,9 @@ put notes of their own, which no client takes for output."
         }
         Dialect::Responses => {
             "*event* is the event's `type`, *sub* the type of its item or part. What comes as a whole after its deltas (`*.done`) counts\n\
-where no delta came; where one did, the boundary is crossed already. Encrypted reasoning alone shows nothing."
+where no delta came; where one did, the boundary is crossed already. Encrypted reasoning alone shows nothing.\n\
+Items in the `output` of the response that `response.created`, `.queued` or `.in_progress` brings show what they show when they are\n\
+added; in that of a failed one a tool that *may act* makes the failure `side_effect_uncertain`."
         }
     }
 }

@@ -61,6 +61,8 @@ pub const JUDGED: &[&str] = &[
     "output",
     "result",
     "role",
+    "tool_calls",
+    "function_call",
     "text",
     "prompt",
     "include",

@@ -1,6 +1,6 @@
 //! Frames to meaning: one folder a dialect, the same files in each (`request.rs` what the request asks for and how it is
 //! edited in place, `stream.rs` events to [`signal::Reading`]s, `fault.rs` error objects, `usage.rs` token counts, `table.rs` the
-//! first-visible-output rows, `reply.rs` errors and keep-alives in that dialect). A further dialect is a folder and an
+//! first-visible-output rows, `calls.rs` what of an answer can be judged, `reply.rs` errors and keep-alives in that dialect). A further dialect is a folder and an
 //! arm in [`Dialect`]'s methods.
 
 pub mod anthropic_messages;
@@ -10,6 +10,7 @@ mod doc;
 pub mod features;
 pub mod json_object;
 pub mod json_walk;
+pub mod parts;
 pub mod pin;
 pub mod request;
 pub mod responses;
@@ -19,6 +20,7 @@ use bytes::Bytes;
 use serde::Serialize;
 
 use crate::reply::Outward;
+use parts::{Declared, Part};
 use pin::Pin;
 use request::{RequestError, RequestFacts};
 use signal::{Fault, Place, Row, StreamReader, Usage};
@@ -96,6 +98,33 @@ impl Dialect {
         }
     }
 
+    /// What a request declares of its answer: tools and format. Nothing where the body is not JSON.
+    pub fn declared(self, body: &[u8]) -> Declared<'_> {
+        match self {
+            Self::ChatCompletions => chat_completions::calls::declared(body),
+            Self::AnthropicMessages => anthropic_messages::calls::declared(body),
+            Self::Responses => responses::calls::declared(body),
+        }
+    }
+
+    /// Tells `each` the parts of one event (`name` and `data` as for [`StreamReader::read`]) that can be judged, in order.
+    pub fn parts<'a>(self, name: &'a [u8], data: &'a [u8], each: &mut dyn FnMut(Part<'a>)) {
+        match self {
+            Self::ChatCompletions => chat_completions::calls::of_event(data, each),
+            Self::AnthropicMessages => anthropic_messages::calls::of_event(name, data, each),
+            Self::Responses => responses::calls::of_event(name, data, each),
+        }
+    }
+
+    /// Tells `each` the parts of a whole answer that can be judged, in order.
+    pub fn parts_of_answer<'a>(self, body: &'a [u8], each: &mut dyn FnMut(Part<'a>)) {
+        match self {
+            Self::ChatCompletions => chat_completions::calls::of_answer(body, each),
+            Self::AnthropicMessages => anthropic_messages::calls::of_answer(body, each),
+            Self::Responses => responses::calls::of_answer(body, each),
+        }
+    }
+
     /// The JSON body of an error answer, in the shape that this dialect's SDKs parse, with the member `rubicon` at top level.
     pub fn error_body(self, failure: &Outward) -> Bytes {
         match self {
@@ -140,4 +169,6 @@ pub struct Answer {
     pub served_model: Option<String>,
     /// State of the account's own that it gives out, sorted, without doubles.
     pub issued: Vec<Pin>,
+    /// It tells of a tool that the provider ran and that may have acted: matters where the answer is none.
+    pub acted: bool,
 }

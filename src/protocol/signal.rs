@@ -82,7 +82,7 @@ pub struct Usage {
 pub struct Reading {
     /// What it shows.
     pub show: Show,
-    /// It is the provider's error event; `show` has no meaning then.
+    /// It is the provider's error event. `show` says then only whether what it tells of has acted (`Effect { may_act: true }`).
     pub fault: Option<Fault>,
     /// It is the dialect's terminal event by its form. Whether it really ends the stream ([`StreamReader::ending`]) is another
     /// question: one that came too early must not reach a client, which would take the stream for whole.

@@ -34,17 +34,21 @@ impl Run {
         };
         let answer = self.dialect.read_answer(&read.bytes);
         let fault = self.dialect.body_fault(&read.bytes);
+        let whole = answer.valid && fault.is_none() && !read.broken && !read.over;
+        let judged = if whole { self.judge_answer(&read.bytes, answer.finish_reason.as_deref()) } else { Ok(()) };
+        let fault = fault.or_else(|| judged.err().and_then(Self::broken_evidence));
         let evidence = match &fault {
             Some(fault) => Evidence::Fault { fault, headers: &head.headers },
             None if read.broken => Evidence::BodyCut,
             None if read.over => Evidence::BadFraming,
             None if read.bytes.iter().all(u8::is_ascii_whitespace) => Evidence::Truncated { events: 0 },
-            None if !answer.valid => Evidence::BadAnswer,
+            None if !answer.valid || judged.is_err() => Evidence::BadAnswer,
             None => {
                 self.accept(candidate, &head, read.bytes, answer).await;
                 return AttemptEnd::Over;
             }
         };
+        self.acted |= answer.acted;
         self.failed(candidate, &evidence, answer.usage, bound)
     }
 

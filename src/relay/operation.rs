@@ -12,11 +12,12 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_A
 use http::{HeaderMap, StatusCode};
 use tokio::time::sleep_until;
 
+use crate::accept::wanted::Wanted;
 use crate::attempt::budget::Budget;
 use crate::attempt::control::{self, Next, Situation, Stop, Tried};
 use crate::attempt::{cost, left_out};
 use crate::boundary::hold::HoldLimits;
-use crate::boundary::{Boundary, CommitPolicy, Effect, Input, Phase};
+use crate::boundary::{Boundary, Effect, Input, Phase};
 use crate::classify::{self, Class, Context, Evidence, Verdict};
 use crate::clock::{Instant, UnixMillis};
 use crate::config::settings::{RouteSettings, WorkflowSettings};
@@ -101,6 +102,7 @@ pub(super) struct Run {
     pub(super) job: Job,
     pub(super) emit: Emitter,
     pub(super) boundary: Boundary,
+    pub(super) wanted: Option<Arc<Wanted>>,
     pub(super) budget: Budget,
     pub(super) tried: Vec<Tried>,
     pub(super) dialect: Dialect,
@@ -119,7 +121,7 @@ pub(super) struct Run {
     /// When the last failure was judged, from which its waits count.
     judged_at: Instant,
     /// When the next keep-alive is due; `None`: never.
-    keepalive_at: Option<Instant>,
+    pub(super) keepalive_at: Option<Instant>,
     /// What is told of it.
     pub(super) report: Report,
 }
@@ -133,8 +135,10 @@ pub fn run(job: Job, emit: Emitter) -> impl Future<Output = ()> + Send {
     let hold = job.workflow.hold;
     let limits = HoldLimits { events_max: hold.max_events, bytes_max: hold.max_bytes };
     let keepalive_at = hold.keepalive_after.filter(|_| contract.facts.stream).map(|after| admitted + after);
+    let (policy, wanted) = super::stream::policy(&job);
     let mut run = Run {
-        boundary: Boundary::new(CommitPolicy::FirstVisible, job.workflow.reasoning_held, limits),
+        wanted,
+        boundary: Boundary::new(policy, job.workflow.reasoning_held, limits),
         tried: vec![Tried::default(); job.plan.candidates.len()],
         dialect: contract.endpoint.dialect(),
         budget,
@@ -236,20 +240,13 @@ impl Run {
         }
     }
 
-    /// The first attempt is bounded by the attempts and the cost only.
+    /// The first attempt, or why there is none.
     fn first(&self) -> Next {
-        let stop = |reason| Next::Stop { reason, class: Class::Unclassified };
-        if !self.budget.attempts_left() {
-            return stop(Stop::AttemptsExhausted);
+        let (plan, primary) = (&self.job.plan, &self.job.workflow.primary.name);
+        match control::begin(plan, &self.tried, primary, &self.budget, &self.needs()) {
+            Ok(candidate) => Next::Attempt { candidate, wait: Duration::ZERO },
+            Err(reason) => Next::Stop { reason, class: Class::Unclassified },
         }
-        let Some(candidate) = control::first(&self.job.plan, &self.tried, &self.job.workflow.primary.name) else {
-            return stop(Stop::NoEligibleFallback);
-        };
-        let (_, estimate) = self.needs_of(candidate);
-        if !self.budget.affords(estimate) {
-            return stop(Stop::CostExhausted);
-        }
-        Next::Attempt { candidate, wait: Duration::ZERO }
     }
 
     pub(super) fn route(&self, candidate: usize) -> Arc<RouteSettings> {
@@ -298,6 +295,7 @@ impl Run {
             needs: &needs,
             cut_early: failed.cut_early,
             hosted_may_act: self.job.contract.hosted_may_act(),
+            acted: self.acted,
             wait_first: self.job.workflow.failover.wait_first,
             now,
             random: super::app::random_u64(),

@@ -5,7 +5,7 @@
 //! byte, or an error of the relay's in the caller's dialect: a rejection of the request keeps the provider's status and words,
 //! every other failure is `exhausted_status`, as everywhere (SPEC section 7). No recovery, no boundary, no operation: ids in such paths are one
 //! account's. The request's body is held (`max_body_bytes`), the answer's never: a piece is read when the client has taken the one
-//! before. What breaks off is cut, never ended cleanly.
+//! before. What breaks off is cut, never ended cleanly; nor is an event stream of responses that lacks its own end ([`watched`]).
 //!
 //! The primary of a planned split is its first member, and with it every id in a path: a draw by weight would send the second call about
 //! a file to another account than the first.
@@ -15,6 +15,7 @@
 
 mod passing_on;
 mod reading;
+mod watched;
 
 use std::sync::Arc;
 
@@ -56,6 +57,7 @@ use super::transport::{InRequest, Transport};
 use passing_on::{Shown, pump};
 pub(super) use reading::foreground;
 use reading::{RESPONSES, is_of, is_plain, model_of, own_model, routed};
+use watched::Watched;
 
 /// Headers of an answer that come down besides the provider's request id: what its bytes are.
 const DOWN: [HeaderName; 4] = [CONTENT_TYPE, CONTENT_LENGTH, CONTENT_ENCODING, CONTENT_DISPOSITION];
@@ -342,18 +344,24 @@ fn answer(
             transport.hide_close(&passing.parts.headers);
         }
     }
-    let idle = route.timeouts.idle;
+    let server = &passing.current.settings.server;
+    let watched = Watched::of(passing.parts.uri.path(), &head.headers, server.max_event_bytes);
+    if watched.is_some() {
+        // A frame may follow what the provider counted.
+        headers.remove(CONTENT_LENGTH);
+    }
+    let (idle, exhausted_status) = (route.timeouts.idle, server.exhausted_status);
     let limits = Limits { stop: stop.clone(), until: None };
     // Only standard status codes go out (FIELD_CASES F38).
     let status = if matches!(head.status.as_u16(), 200..=206) { head.status } else { StatusCode::OK };
     let mut shown = Shown::new(told, status, stop);
-    if body.is_end_stream() {
+    if body.is_end_stream() && watched.is_none() {
         // Nobody will ask for a body of no bytes.
         shown.whole();
     }
     let driven = Driven::new(|emitter| async move {
         let _held = pass;
-        pump(body, emitter, idle, shown).await;
+        pump(body, emitter, idle, shown, (watched, exhausted_status)).await;
     });
     let (body, watch) = ClientBody::new(driven, passing.transport, passing.permit, passing.in_request, limits);
     app.tasks.spawn(watch);

@@ -9,11 +9,13 @@ use http::header::CONTENT_ENCODING;
 use http::{HeaderMap, Response, StatusCode};
 use hyper::body::Incoming;
 
+use crate::accept::Broken;
+use crate::accept::guard::{Guard, Stand};
 use crate::attempt::control;
-use crate::boundary::{Effect, Input, Phase};
-use crate::classify::{Class, ERROR_BODY_BYTES_MAX, Evidence, Timer, Verdict};
+use crate::boundary::{Effect, Input, Phase, Why};
+use crate::classify::{ERROR_BODY_BYTES_MAX, Evidence, Timer};
 use crate::clock::Instant;
-use crate::config::settings::{ProviderSettings, Terminal};
+use crate::config::settings::{Commit, ProviderSettings, Terminal};
 use crate::protocol::request::with_model;
 use crate::protocol::signal::{Ending, Fault, Show, StreamReader, Usage};
 use crate::upstream::{request, token};
@@ -22,9 +24,13 @@ use crate::wire::sse::{BlockKind, SseBlock, SseLimits, SseSplitter};
 use super::emit::Out;
 use super::operation::{AttemptEnd, Failed, Run, Waited};
 use super::operations::State;
-use super::outward::{self, Interruption};
 use super::read::{ReadBody, is_event_stream, looks_like_sse, next_chunk, read_bounded, read_on};
 use super::waits::{Read, Waits};
+use cut::Cut;
+
+mod cut;
+mod guarded;
+pub(super) use guarded::policy;
 
 /// A lenient stream whose finish was seen and whose socket stays open ends after this much silence (SPEC Annex, Streams).
 const TRAILING_SILENCE: Duration = Duration::from_secs(2);
@@ -63,6 +69,10 @@ struct Upstream {
     provider: Arc<ProviderSettings>,
     /// How much of what it issued is remembered.
     noted: usize,
+    /// Watches over its answer, where the workflow's `commit` asks for it.
+    guard: Option<Guard>,
+    /// What waits for a tool call behind the boundary, and the events among it.
+    waiting: (Vec<Bytes>, u64),
 }
 
 impl Upstream {
@@ -111,17 +121,8 @@ enum Judged {
     EarlyEnd,
     /// An event after the end, which belongs to no answer: what was sent is whole, and nothing more is.
     PastTheEnd,
-}
-
-/// Why a committed stream is cut.
-enum Cut {
-    Evidence(Fault),
-    Transport,
-    Truncated,
-    Framing,
-    Idle(Duration),
-    Total(Duration),
-    Stopped,
+    /// The answer breaks the contract.
+    Broken(Broken),
 }
 
 impl Run {
@@ -201,6 +202,7 @@ impl Run {
             Waited::TimedOut => Bytes::new(),
             Waited::Ready(read) => read.bytes,
         };
+        self.acted |= self.dialect.read_answer(&body).acted;
         let evidence = Evidence::Http { status: head.status.as_u16(), headers: &head.headers, body: &body };
         Err(self.failed(candidate, &evidence, nothing, bound))
     }
@@ -244,6 +246,8 @@ impl Run {
             unsettled: false,
             provider: Arc::clone(&route.provider),
             noted: 0,
+            guard: self.wanted.clone().map(Guard::new),
+            waiting: (Vec::new(), 0),
         };
         self.hold(candidate, upstream, bound, began).await
     }
@@ -264,6 +268,7 @@ impl Run {
             }
             Waited::Ready(read) => read,
         };
+        self.acted |= self.dialect.read_answer(&read.bytes).acted;
         let fault = self.dialect.body_fault(&read.bytes);
         let evidence = match &fault {
             Some(fault) => Evidence::Fault { fault, headers: &head.headers },
@@ -288,7 +293,9 @@ impl Run {
                     Err(_) if upstream.ended() => return self.shown_nothing(candidate, &upstream, held).await,
                     Err(_) => return self.lost(candidate, &upstream, &Evidence::BadFraming, bound),
                 };
-                let input = match judge_block(&mut upstream, &block) {
+                let judged = judge_block(&mut upstream, &block);
+                self.acted |= upstream.acted;
+                let input = match judged {
                     Judged::Input(input) => input,
                     Judged::Fault(fault) => {
                         let evidence = Evidence::Fault { fault: &fault, headers: &upstream.headers };
@@ -299,8 +306,8 @@ impl Run {
                         return self.lost(candidate, &upstream, &Evidence::Truncated { events }, bound);
                     }
                     Judged::PastTheEnd => return self.shown_nothing(candidate, &upstream, held).await,
+                    Judged::Broken(broken) => return self.breaks(candidate, &upstream, broken, bound),
                 };
-                self.acted |= upstream.acted;
                 let before = self.boundary.phase();
                 match self.boundary.take(input) {
                     Effect::Hold => held.push(compact(block.raw)),
@@ -319,6 +326,7 @@ impl Run {
                     Effect::ReasoningOverflow => {
                         return self.failed(candidate, &Evidence::BadAnswer, upstream.spent(), bound);
                     }
+                    Effect::Overflow => return self.breaks(candidate, &upstream, Broken::TooLarge, bound),
                     _ => {}
                 }
             }
@@ -339,6 +347,9 @@ impl Run {
             match read {
                 Some(Ok(chunk)) => upstream.splitter.push(chunk),
                 read if upstream.complete_at_end(read.is_none()) => {
+                    if let Err(broken) = upstream.judge_end() {
+                        return self.breaks(candidate, &upstream, broken, bound);
+                    }
                     return self.shown_nothing(candidate, &upstream, held).await;
                 }
                 Some(Err(_)) => return self.lost(candidate, &upstream, &Evidence::BodyCut, bound),
@@ -355,6 +366,9 @@ impl Run {
         let before = self.boundary.phase();
         self.boundary.take(Input::UpstreamEnded { complete: true });
         self.key_shown();
+        if self.job.workflow.commit == Commit::Validated {
+            self.committed(candidate, Why::Validated, self.attempt_at.elapsed());
+        }
         self.accepted_in_silence(upstream);
         self.route_lives(candidate);
         self.release(candidate, upstream, before, held).await;
@@ -401,7 +415,7 @@ impl Run {
             let events = upstream.events;
             match self.forward_blocks(&mut upstream).await {
                 Ok(Flow::More) => {}
-                Ok(Flow::Over) => return self.over(&upstream),
+                Ok(Flow::Over) => return self.over(candidate, &mut upstream).await,
                 Err(cut) => break cut,
             }
             // Only events put the end off (usage after a finish reason), never comments or pings of a socket that stays open.
@@ -409,14 +423,16 @@ impl Run {
                 ends_at = upstream.linger().map(|linger| Instant::now() + linger);
             } else if ends_at.is_some_and(|ends_at| ends_at <= Instant::now()) {
                 // Data that is there wins over the timer, so comments that always are there would put the end off for ever.
-                return self.over(&upstream);
+                return self.over(candidate, &mut upstream).await;
             }
             let silence = ends_at.map_or(idle, |ends_at| ends_at.saturating_duration_since(Instant::now()));
-            match waits.chunk(&mut upstream.body, silence).await {
+            match self.forward_wait(&mut waits, &mut upstream, silence).await {
                 Read::Chunk(chunk) => upstream.splitter.push(chunk),
                 // What comes after the end was seen can only be its tail.
-                Read::Ended | Read::Silent if upstream.complete_at_end(true) => return self.over(&upstream),
-                Read::Broken if upstream.complete_at_end(false) => return self.over(&upstream),
+                Read::Ended | Read::Silent if upstream.complete_at_end(true) => {
+                    return self.over(candidate, &mut upstream).await;
+                }
+                Read::Broken if upstream.complete_at_end(false) => return self.over(candidate, &mut upstream).await,
                 Read::Ended => break Cut::Truncated,
                 Read::Broken => break Cut::Transport,
                 Read::Silent => break Cut::Idle(idle),
@@ -429,7 +445,11 @@ impl Run {
     }
 
     /// A clean end after the provider's own.
-    fn over(&mut self, upstream: &Upstream) -> AttemptEnd {
+    async fn over(&mut self, candidate: usize, upstream: &mut Upstream) -> AttemptEnd {
+        if let Err(broken) = upstream.judge_end() {
+            self.interrupt(candidate, upstream, Cut::Call(broken)).await;
+            return AttemptEnd::Over;
+        }
         self.boundary.take(Input::UpstreamEnded { complete: true });
         self.completed(upstream);
         AttemptEnd::Over
@@ -444,7 +464,13 @@ impl Run {
                 Err(_) if upstream.ended() => break Ok(Flow::Over),
                 Err(_) => break Err(Cut::Framing),
                 Ok(Some(block)) => match judge_block(upstream, &block) {
-                    Judged::Input(_) => ready.push_back(block.raw),
+                    Judged::Input(_) if upstream.guard.is_none() => ready.push_back(block.raw),
+                    Judged::Input(input) => {
+                        if let Err(cut) = self.forward_guarded(upstream, input, block, &mut ready) {
+                            break Err(cut);
+                        }
+                    }
+                    Judged::Broken(broken) => break Err(Cut::Call(broken)),
                     Judged::Fault(fault) => break Err(Cut::Evidence(fault)),
                     Judged::EarlyEnd => break Err(Cut::Truncated),
                     Judged::PastTheEnd => break Ok(Flow::Over),
@@ -453,7 +479,7 @@ impl Run {
         };
         self.acted |= upstream.acted;
         self.note_issued(upstream);
-        let after = upstream.events;
+        let after = upstream.shown();
         self.job.operation.update(|known| known.after = after);
         for raw in ready {
             self.emit.emit(Out::Data(raw)).await;
@@ -461,55 +487,9 @@ impl Run {
         result
     }
 
-    async fn interrupt(&mut self, candidate: usize, upstream: &Upstream, cut: Cut) {
-        self.boundary.take(Input::Failure);
-        self.used(&upstream.spent());
-        let failure = if matches!(cut, Cut::Stopped) {
-            let by_shutdown = !self.job.operation.was_stopped();
-            let failure = outward::stopped(&self.facts(), by_shutdown, Some(upstream.events), self.uncertain());
-            self.note_usage(upstream);
-            let state = if by_shutdown { State::Interrupted } else { State::Stopped };
-            self.ended_unfinished(state, &failure.rubicon.reason.clone());
-            failure
-        } else {
-            if matches!(cut, Cut::Evidence(_) | Cut::Framing) {
-                self.answer_spoilt();
-            }
-            let (what, verdict) = self.describe(candidate, upstream, &cut);
-            let verdict = verdict.as_ref();
-            let interruption = Interruption { after: upstream.events, acted: self.acted, what: &what, verdict };
-            let failure = outward::interrupted(&self.facts(), &interruption);
-            self.note_usage(upstream);
-            let unresolved = u32::from(self.acted);
-            self.job.operation.update(|known| known.unresolved_executions = unresolved);
-            let class = failure.rubicon.class.unwrap_or(Class::PartialOutput);
-            let actions = failure.rubicon.actions.clone().unwrap_or_default();
-            tracing::info!(operation = %self.job.operation.id, what, "stream interrupted");
-            self.ended(State::Interrupted, &failure.rubicon.reason.clone(), Some(class), actions);
-            failure
-        };
-        self.emit.emit(Out::Abort(self.dialect.error_frame(&failure, &upstream.reader.place()))).await;
-    }
-
-    fn describe(&self, candidate: usize, upstream: &Upstream, cut: &Cut) -> (String, Option<Verdict>) {
-        let judged = |evidence: &Evidence<'_>| Some(self.classify(candidate, evidence));
-        match cut {
-            Cut::Evidence(fault) => (
-                "the provider reported an error".to_owned(),
-                judged(&Evidence::Fault { fault, headers: &upstream.headers }),
-            ),
-            Cut::Transport => ("the provider's connection broke".to_owned(), None),
-            Cut::Truncated => ("the provider ended its stream without its end marker".to_owned(), None),
-            Cut::Framing => ("the provider sent an event over the size limit".to_owned(), None),
-            Cut::Idle(idle) => (format!("the provider sent nothing for {} ms", idle.as_millis()), None),
-            Cut::Total(total) => (format!("the stream took longer than {} ms", total.as_millis()), None),
-            Cut::Stopped => ("stopped".to_owned(), None),
-        }
-    }
-
     fn note_usage(&mut self, upstream: &Upstream) {
         self.model_served(upstream.reader.served_model());
-        let (usage, after) = (upstream.reader.usage(), upstream.events);
+        let (usage, after) = (upstream.reader.usage(), upstream.shown());
         let finish = upstream.reader.finish_reason().map(str::to_owned);
         self.job.operation.update(|known| {
             known.usage = usage;
@@ -557,6 +537,7 @@ fn judge_block(upstream: &mut Upstream, block: &SseBlock) -> Judged {
     if over && !reading.terminal {
         return Judged::PastTheEnd;
     }
+    upstream.acted |= matches!(reading.show, Show::Effect { may_act: true });
     if let Some(fault) = reading.fault {
         return Judged::Fault(fault);
     }
@@ -564,9 +545,18 @@ fn judge_block(upstream: &mut Upstream, block: &SseBlock) -> Judged {
         return Judged::EarlyEnd;
     }
     upstream.events += 1;
-    upstream.acted |= matches!(reading.show, Show::Effect { may_act: true });
     upstream.unsettled |= finished && matches!(reading.show, Show::Visible(_) | Show::Effect { .. });
-    Judged::Input(Input::Event(reading.show, block.raw.len()))
+    let size = block.raw.len();
+    match upstream.stand(block) {
+        Stand::Free => Judged::Input(Input::Event(reading.show, size)),
+        Stand::Open => Judged::Input(Input::Waits(size)),
+        Stand::Whole => Judged::Input(Input::Whole(size)),
+        Stand::Broken(broken) => {
+            // Seen, and never sent.
+            upstream.waiting.1 += 1;
+            Judged::Broken(broken)
+        }
+    }
 }
 
 /// Whether a committed stream goes on.

@@ -39,6 +39,30 @@ impl Signals {
     }
 }
 
+/// A request in flight has two sockets, the client's and the provider's; the rest is for listeners, files and idle connections.
+const DESCRIPTORS_BESIDE: u64 = 512;
+
+/// Raises the soft limit of open descriptors to what `max_in_flight` may need (systems start processes with 1024), as far as the hard
+/// limit lets it, and says so where that is too little: then connections would wait unaccepted before anything is shed.
+fn enough_descriptors(max_in_flight: usize) {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let needed = u64::try_from(max_in_flight).unwrap_or(u64::MAX).saturating_mul(2).saturating_add(DESCRIPTORS_BESIDE);
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current.is_none_or(|current| current >= needed) {
+        return;
+    }
+    let wanted = maximum.map_or(needed, |maximum| maximum.min(needed));
+    let raised = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum }).is_ok();
+    if !raised || wanted < needed {
+        let limit = if raised { Some(wanted) } else { current };
+        tracing::warn!(
+            limit,
+            needed,
+            "fewer descriptors than `max_in_flight` may need: raise the limit, or lower the key"
+        );
+    }
+}
+
 /// Serves until SIGTERM or SIGINT, and loads anew as `reload` says; not during a shutdown. `started` is told the addresses once it
 /// listens: the data plane's, and the admin side's if it is on.
 ///
@@ -51,6 +75,7 @@ pub async fn run(
 ) -> io::Result<Ended> {
     // Heard from here on: one that comes before the relay listens would end the process.
     let (mut signals, hangups) = (Signals::listen()?, signal(SignalKind::hangup())?);
+    enough_descriptors(settings.server.max_in_flight);
     let server = Server::start(settings).await?;
     tracing::info!(address = %server.address(), "listening");
     started(server.address(), server.admin_address());

@@ -1,7 +1,8 @@
-"""Checks the visible-output table against the event and delta types that the installed official SDKs declare.
+"""Checks the visible-output table against the event and delta types that the installed official SDKs declare, and the
+table of failure classes against the error codes that they declare.
 
-In: `src/protocol/visible-output.md` (printed from the table by which the relay decides) and the openai and anthropic
-packages of the running interpreter. Out: PASS or FAIL for each kind of type, with every type that has no row, and
+In: `src/protocol/visible-output.md` and `src/classify/CLASSES.md` (printed from the tables by which the relay decides) and the openai
+and anthropic packages of the running interpreter. Out: PASS or FAIL for each kind of type, with every type that has no row, and
 `N passed, N failed`. A catch-all row (`*`) is no row here: a type that an SDK declares was decided by somebody, or fails.
 
 `--prove` shows that the check can fail: it drops every needed row once, and empties the extraction.
@@ -18,15 +19,18 @@ from importlib import metadata
 from pathlib import Path
 
 import anthropic._streaming
+from anthropic.types import ErrorObject
 from anthropic.types import RawContentBlockDelta, RawContentBlockStartEvent, RawMessageStreamEvent, ServerToolUseBlock
 from anthropic.types.beta import (BetaRawContentBlockDelta, BetaRawContentBlockStartEvent, BetaRawMessageStreamEvent,
                                   BetaServerToolUseBlock)
 from openai.types.chat import ChatCompletionChunk
 from openai.types.chat.chat_completion_chunk import Choice, ChoiceDelta
-from openai.types.responses import ResponseOutputItem, ResponseStreamEvent
+from openai.types.responses import ResponseError, ResponseOutputItem, ResponseStreamEvent
 from pydantic import BaseModel
 
-TABLE = Path(__file__).resolve().parent.parent.parent / "src" / "protocol" / "visible-output.md"
+SRC = Path(__file__).resolve().parent.parent.parent / "src"
+TABLE = SRC / "protocol" / "visible-output.md"
+CLASSES = SRC / "classify" / "CLASSES.md"
 
 # Members that carry other members or name the answer, and show nothing themselves: the table's `choice.*` and `chunk.*`
 # rows speak for them. Anything that a new SDK adds is in neither list and fails until somebody has looked at it.
@@ -123,6 +127,11 @@ def extract():
              {"message", "function_call", "mcp_call"}, lambda name: [("response.output_item.added", name, None)]),
         Kind("item types when done", "responses", literals(ResponseOutputItem), 25,
              {"message", "function_call", "mcp_call"}, lambda name: [("response.output_item.done", name, None)]),
+        # A code or type alone decides whose fault a failure is, and so whether another route may be asked.
+        Kind("error codes of responses", "classes", literals(ResponseError.model_fields["code"].annotation), 20,
+             {"server_error", "invalid_prompt", "image_content_policy_violation"}, lambda name: [(name, None, None)]),
+        Kind("error types of messages", "classes", literals(ErrorObject), 9,
+             {"overloaded_error", "invalid_request_error"}, lambda name: [(name, None, None)]),
     ]
 
 
@@ -142,6 +151,12 @@ def parse(text):
                 continue
             tables[dialect].add((cells[0], "" if cells[1] in "-\u2013\u2014" else cells[1], cells[2]))
     return tables
+
+
+def codes(text):
+    """{(code, "", class)} of the printed rules that one code decides by itself."""
+    rules = text.split("\n## Rules\n")[-1]
+    return {(code, "", said) for code, said in re.findall(r"(?m)^\| `(\w+)` \| [^|]* \| `(\w+)` \|", rules)}
 
 
 def without_row(kind, table):
@@ -197,6 +212,7 @@ def prove(tables, kinds):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--table", type=Path, default=TABLE)
+    parser.add_argument("--classes", type=Path, default=CLASSES)
     parser.add_argument("--prove", action="store_true", help="also show that the check can fail")
     parser.add_argument("--print", action="store_true", help="print what was extracted")
     args = parser.parse_args()
@@ -205,9 +221,10 @@ def main():
         if args.print:
             for kind in kinds:
                 print(f"{kind.dialect}, {kind.name}: {' '.join(sorted(kind.found))}")
-        if not args.table.is_file():
-            raise CannotRun(f"there is no table at {args.table}")
-        tables = parse(args.table.read_text("utf-8"))
+        for table in (args.table, args.classes):
+            if not table.is_file():
+                raise CannotRun(f"there is no table at {table}")
+        tables = parse(args.table.read_text("utf-8")) | {"classes": codes(args.classes.read_text("utf-8"))}
         print(f"openai {metadata.version('openai')}, anthropic {metadata.version('anthropic')}; rows: "
               + ", ".join(f"{dialect} {len(rows)}" for dialect, rows in tables.items()))
         passed, failed = check(tables, kinds)

@@ -330,13 +330,17 @@ fn write(path: &Path, token: &str) {
     std::fs::write(path, token).expect("a file");
 }
 
+/// Else they would stand between the test runner's own lines.
+const EVENTS_OFF: &str = "[log]\nevents = \"off\"\n";
+
 #[tokio::test]
 async fn a_token_that_is_renewed_is_sent_without_a_restart_or_a_reload() {
     let folder = tempfile::tempdir().expect("a folder");
     let (token, file) = (folder.path().join("token"), folder.path().join("rubicon.toml"));
     let a = always(Answer::auto(AutoDialect::ChatCompletions, &["hello"])).await;
     let text =
-        Setup::primary(a.base_url()).kind("azure-openai", "").with_provider("entra_token = \"file:token\"").text();
+        Setup::primary(a.base_url()).kind("azure-openai", "").with_provider("entra_token = \"file:token\"").text()
+            + EVENTS_OFF;
     std::fs::write(&file, text).expect("a file");
     write(&token, "first-token\n");
     let loaded = config::load(&file, &|_| None, UnixMillis::now()).unwrap_or_else(|found| panic!("{found:#?}"));
@@ -375,7 +379,8 @@ async fn a_token_that_the_provider_quotes_is_not_passed_on() {
     write(&folder.path().join("token"), "zebra-walrus");
     let a = always(error(400, "BadRequest", "what is zebra-walrus?")).await;
     let text =
-        Setup::primary(a.base_url()).kind("azure-openai", "").with_provider("entra_token = \"file:token\"").text();
+        Setup::primary(a.base_url()).kind("azure-openai", "").with_provider("entra_token = \"file:token\"").text()
+            + EVENTS_OFF;
     std::fs::write(&file, text).expect("a file");
     let loaded = config::load(&file, &|_| None, UnixMillis::now()).unwrap_or_else(|found| panic!("{found:#?}"));
     let relay = Server::start(loaded.settings).await.expect("a relay");

@@ -13,6 +13,7 @@ mod bytes;
 mod capabilities;
 mod child;
 mod codex;
+mod commit;
 mod conditions;
 mod control_cli;
 mod cors;

@@ -4,12 +4,14 @@ use rubicon::clock::UnixMillis;
 use rubicon::gate::{Switch, Switches};
 use rubicon::ids::RouteId;
 use rubicon::mock::{Answer, MockProvider, Rule, Script, chat_text};
+use rubicon::protocol::Dialect;
 use rubicon::serve::Server;
 use serde_json::json;
 
 use crate::harness::{Answered, Http, client, path, post, provider, read, relay, relay_with, request, send, url};
 use crate::raw::Raw;
 use crate::setup::{Setup, always, refused_base};
+use crate::streams::error_frame_of;
 
 const LISTED: &str =
     r#"passthrough = ["/v1/files", "/v1/files/*", "/v1/embeddings", "/v1/responses/{id}", "/v1/messages/batches"]"#;
@@ -288,11 +290,48 @@ async fn failures_are_told_and_nothing_is_sent_twice() {
     assert_eq!((answered.status, &answered.json()["rubicon"]["class"]), (424, &json!("transport_transient")));
 }
 
+const RESPONSE_ENDS: &str = "data: {\"type\":\"response.completed\",\"response\":{\"status\":\"completed\"}}\n\n";
+
+/// A stream of a response that is made in the background, or fetched by its id, is whole with its own end only.
+#[tokio::test]
+async fn a_stream_of_responses_without_its_end_is_no_whole_one() {
+    const CREATED: &str = "event: response.created\ndata: {\"type\":\"response.created\",\"sequence_number\":4,\"response\":{\"id\":\"resp_1\"}}\n\n";
+    const FAILED: &str = "data: {\"type\":\"response.failed\",\"response\":{\"status\":\"failed\"}}\n\n";
+    for (text, clean, framed) in [
+        (CREATED.to_owned(), false, true),
+        (format!("{CREATED}{RESPONSE_ENDS}"), true, false),
+        (format!("{CREATED}{FAILED}"), true, false),
+        (format!("{CREATED}data: {{\"type\":"), false, false),
+    ] {
+        let length = text.len().to_string();
+        let head = [("content-type", "text/event-stream"), ("content-length", length.as_str())];
+        let a = always(Answer::new().head(200, &head).text(&text)).await;
+        let relay = start(&setup(&a).workflow(r#"passthrough = ["/v1/responses", "/v1/responses/{id}"]"#)).await;
+        for (method, path, body) in [
+            ("GET", "/v1/responses/resp_1?stream=true", &b""[..]),
+            ("POST", "/v1/responses", br#"{"model":"m","input":"hi","background":true,"stream":true}"#),
+        ] {
+            for http in [Http::One, Http::Two] {
+                let asked = client(http).request(method.parse().expect("a method"), url(&relay, path));
+                let answered = send(asked.header("content-type", "application/json").body(body.to_vec())).await;
+                let tail = answered.text().strip_prefix(&text).unwrap_or_else(|| panic!("{}", answered.text()));
+                assert_eq!((answered.status, answered.clean), (200, clean), "{method} {text}");
+                assert_eq!(!tail.is_empty(), framed, "{method}: {tail}");
+                if framed {
+                    let rubicon = error_frame_of(Dialect::Responses, tail.as_bytes());
+                    assert_eq!((&rubicon["after"], &rubicon["actions"]), (&json!(1), &json!(["resume"])), "{tail}");
+                    assert!(tail.contains("\"sequence_number\":5"), "{tail}");
+                }
+            }
+        }
+    }
+}
+
 #[tokio::test]
 async fn an_answer_passes_piece_by_piece_and_a_cut_one_is_no_whole_one() {
     let begun = || Answer::sse().text("data: one\n\n").gate("go");
     for (rest, whole) in [
-        (begun().text("data: two\n\n"), true),
+        (begun().text(RESPONSE_ENDS), true),
         (begun().text("data: tw").abort_fin(), false),
         (begun().text("data: tw").abort_rst(), false),
         (begun().hang(), false),
@@ -312,7 +351,7 @@ async fn an_answer_passes_piece_by_piece_and_a_cut_one_is_no_whole_one() {
             a.open_gate("go", 1);
             let answered = read(response).await;
             assert_eq!(answered.clean, whole, "{}", answered.text());
-            assert!(!whole || answered.text() == "data: two\n\n", "{}", answered.text());
+            assert!(!whole || answered.text() == RESPONSE_ENDS, "{}", answered.text());
             assert_eq!(answered.header("x-accel-buffering"), "no");
         }
         assert_eq!(a.calls(), 2);

@@ -10,7 +10,7 @@ use rubicon::clock::{Instant, UnixMillis};
 use rubicon::config::{self, Sources};
 use rubicon::gate::AllOpen;
 use rubicon::mock::Answer;
-use rubicon::plan::explain::{Ask, explain};
+use rubicon::plan::explain::{Ask, Judges, explain};
 use rubicon::plan::refusal::{NAMES, When};
 use rubicon::plan::{NobodyKnown, World};
 use rubicon::protocol::Dialect;
@@ -175,7 +175,8 @@ fn explained(text: &str, key: &str, body: &str) -> Vec<Value> {
         issuers: &NobodyKnown,
     };
     let ask = Ask { request: Some(body.to_owned().into()), ..Ask::default() };
-    let explanation = explain(&settings, &ask, &world, &|_, _| (Duration::ZERO, 0.0)).unwrap();
+    let judges = Judges { figures: &|_, _| (Duration::ZERO, 0.0), no_call: &|_, _, _, _| None };
+    let explanation = explain(&settings, &ask, &world, judges).unwrap();
     explanation.refused.iter().map(|reason| json!({ "route": reason.route, "why": reason.why })).collect()
 }
 

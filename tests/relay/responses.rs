@@ -372,3 +372,78 @@ async fn pinned_state_stays() {
         assert_eq!((got.status == 200, b.calls()), (!pinned, u64::from(!pinned)), "{member}: {}", got.text());
     }
 }
+
+/// What a failed answer itself says that it did: also where no tool was declared (a stored prompt has them).
+#[tokio::test]
+async fn a_failed_answer_that_tells_of_a_tool_that_may_act_is_never_repeated() {
+    let failed = |output: &str, code: &str| {
+        format!(
+            r#"{{"id":"resp_1","object":"response","status":"failed","error":{{"code":"{code}","message":"m"}},"output":[{output}]}}"#
+        )
+    };
+    let pay = r#"{"type":"mcp_call","id":"i","name":"pay","output":"paid"}"#;
+    let search = r#"{"type":"web_search_call","id":"i","status":"completed"}"#;
+    for (output, code, acted) in
+        [(pay, "server_error", true), (pay, "invalid_prompt", true), (search, "server_error", false)]
+    {
+        let response = failed(output, code);
+        let told =
+            [responses::created(0), responses::event("response.failed", 1, &format!(",\"response\":{response}"))];
+        let json = |status: u16| Answer::json(status, serde_json::from_str(&response).expect("JSON"));
+        for (streamed, answer) in [(true, played(&told)), (true, json(200)), (false, json(200)), (false, json(500))] {
+            let second = if streamed { responses_text(&["b"]) } else { responses_whole_text("b") };
+            let (a, b) = (always(answer).await, provider(Rule::new("b").answer(second)).await);
+            let relay = relay(&two(&a, &b, "")).await;
+            let got = post(&client(Http::One), &relay, path(RESPONSES), request(RESPONSES, streamed)).await;
+            if acted {
+                let rubicon = &got.json()["rubicon"];
+                assert_eq!((got.status, &rubicon["reason"]), (424, &json!("side_effect_uncertain")), "{}", got.text());
+                assert_eq!((&rubicon["actions"], &rubicon["retryable"]), (&json!(["reconcile"]), &json!(false)));
+                let known = record(&relay, &got).await;
+                assert_eq!(known["unresolved_executions"], 1, "{known}");
+            } else {
+                assert_eq!(
+                    (got.status, got.header("rubicon-recovery")),
+                    (200, "equivalent_failover"),
+                    "{}",
+                    got.text()
+                );
+            }
+            assert_eq!((a.calls(), b.calls()), (1, u64::from(!acted)), "{output} {code} {streamed}");
+        }
+    }
+}
+
+/// Items in the response that a stream begins with are output as if they were announced.
+#[tokio::test]
+async fn what_a_stream_begins_with_crosses_when_it_shows_something() {
+    for (output, reason) in [
+        (r#"{"type":"message","id":"m","content":[{"type":"output_text","text":"early"}]}"#, "partial_output"),
+        (r#"{"type":"mcp_call","id":"i","name":"pay"}"#, "side_effect_uncertain"),
+    ] {
+        let response = format!(",\"response\":{{\"id\":\"resp_1\",\"status\":\"in_progress\",\"output\":[{output}]}}");
+        let sent = [responses::created(0), responses::event("response.in_progress", 1, &response)];
+        let (a, b) = (always(played(&sent).delay_ms(20).abort_rst()).await, b().await);
+        let relay = relay(&two(&a, &b, "")).await;
+        let got = ask(&relay).await;
+        let tail = got.text().strip_prefix(&written(&sent)).unwrap_or_else(|| panic!("{}", got.text()));
+        assert_eq!(error_frame_of(RESPONSES, tail.as_bytes())["reason"], reason);
+        assert_eq!((got.clean, a.calls(), b.calls()), (false, 1, 0));
+    }
+}
+
+#[tokio::test]
+async fn the_requests_own_fault_in_a_stream_stops() {
+    for (code, status, class) in [
+        ("invalid_image", 400, "invalid_request"),
+        ("bio_policy", 400, "refusal"),
+        ("data_residency_mismatch", 424, "authentication_or_permission"),
+        ("usage_not_included", 424, "quota_exhausted"),
+    ] {
+        let (a, b) = (always(played(&[responses::created(0), responses::failed(1, code, "m")])).await, b().await);
+        let relay = relay(&two(&a, &b, "")).await;
+        let got = ask(&relay).await;
+        assert_eq!((got.status, &got.json()["rubicon"]["class"]), (status, &json!(class)), "{}", got.text());
+        assert_eq!((a.calls(), b.calls()), (1, 0), "{code}: no second call");
+    }
+}

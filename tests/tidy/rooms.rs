@@ -10,7 +10,7 @@ use super::source::{Source, line_at, sources, words};
 
 /// Rooms that decide and do nothing. `config` is not one (it reads files), but its `settings` are what they are told.
 const PURE: &[&str] =
-    &["class", "wire", "reply", "protocol", "classify", "boundary", "contract", "gate", "plan", "attempt"];
+    &["class", "wire", "reply", "protocol", "classify", "boundary", "accept", "contract", "gate", "plan", "attempt"];
 
 /// Rooms, and the rooms above that each may import from.
 const ROOMS: &[(&str, &[&str])] = &[
@@ -22,6 +22,8 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("protocol", &["reply"]),
     ("classify", &["class", "clock", "protocol"]),
     ("boundary", &["protocol"]),
+    // The dialects' parts of an answer, and nothing else: what is held is the boundary's, what follows is the relay's.
+    ("accept", &["protocol"]),
     ("config", &["clock", "ids", "protocol"]),
     ("contract", &["config", "ids", "protocol"]),
     ("gate", &["classify", "clock", "config", "ids"]),
@@ -36,6 +38,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     (
         "relay",
         &[
+            "accept",
             "attempt",
             "boundary",
             "classify",

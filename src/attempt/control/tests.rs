@@ -89,6 +89,7 @@ struct Case {
     needs: Vec<(Duration, f64)>,
     cut_early: bool,
     hosted_may_act: bool,
+    acted: bool,
     wait_first: Duration,
     now: Instant,
     random: u64,
@@ -121,6 +122,7 @@ impl Case {
             needs: vec![(Duration::from_secs(2), 0.0); routes.len()],
             cut_early: false,
             hosted_may_act: false,
+            acted: false,
             wait_first: Duration::from_secs(1),
             now,
             random: 0,
@@ -148,6 +150,7 @@ impl Case {
             needs: &self.needs,
             cut_early: self.cut_early,
             hosted_may_act: self.hosted_may_act,
+            acted: self.acted,
             wait_first: self.wait_first,
             now: self.now,
             random: self.random,
@@ -260,6 +263,11 @@ fn sent_and_no_answer() {
     let uncertain = stop(Stop::SideEffectUncertain, Class::SideEffectUncertain);
     assert_eq!(unanswered(|_| {}), go(1));
     assert_eq!(unanswered(|case| case.hosted_may_act = true), uncertain);
+    assert_eq!(unanswered(|case| case.acted = true), uncertain);
+    for class in Class::ALL {
+        let told = Case::new(&[A, B], class).with(|case| case.acted = true);
+        assert_eq!(told.decide(), uncertain, "{class:?}: what has acted has acted");
+    }
     assert_eq!(unanswered(|case| case.budget.envelope.repeat_unanswered = false), uncertain);
     let proved = |change: fn(&mut Case)| Case::new(&[A, B], Class::ProviderOverloaded).with(change).decide();
     assert_eq!(proved(|case| case.hosted_may_act = true), go(1));

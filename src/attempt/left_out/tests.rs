@@ -101,6 +101,7 @@ fn each_candidate_that_was_not_asked_has_its_reason() {
             needs: &needs,
             cut_early: false,
             hosted_may_act: row.hosted,
+            acted: false,
             wait_first: Duration::from_secs(1),
             now,
             random: 0,

@@ -63,7 +63,8 @@ fn the_plan_is_printed_for_people_and_for_programs() {
 fn what_cannot_be_explained_exits_with_1() {
     let bad = CONFIG.replace("primary = \"main\"", "primary = \"x\"");
     for (config, line, input, said) in [
-        (CONFIG, "--workflow v", "", "unknown_workflow"),
+        (CONFIG, "--workflow v", "", "There is no workflow `v`."),
+        (CONFIG, "--workflow w -H rubicon-workflow:v", "", "workflow_contradiction"),
         (CONFIG, "--request nowhere.json", "", "nowhere.json"),
         (CONFIG, "--request -", "[]", "invalid_json"),
         (CONFIG, "--dialect morse", "", "unknown_dialect"),
@@ -77,4 +78,52 @@ fn what_cannot_be_explained_exits_with_1() {
     let (code, out, _) = explained(CONFIG, "--dialect anthropic-messages", "");
     assert_eq!(code, ExitCode::FAILURE);
     assert!(out.contains("dialect_not_supported") && out.contains("no route is eligible"), "{out}");
+}
+
+#[test]
+fn what_would_be_refused_before_any_call_exits_with_1() {
+    let dear = CONFIG
+        .replace(
+            "provider = \"p\"\n[route.spare]",
+            "provider = \"p\"\nprice = { input = 1.0, output = 1000.0 }\n[route.spare]",
+        )
+        .replace("[workflow.w]\n", "[workflow.w]\nenvelope = { max_cost_usd = 0.01 }\n");
+    for (config, line, reason, called) in [
+        (CONFIG, "-H rubicon-attempts-used:1", "", true),
+        (CONFIG, "-H rubicon-attempts-used:9", "attempts_exhausted", false),
+        (CONFIG, "-H rubicon-attempts-used:1 -H rubicon-max-attempts:1", "attempts_exhausted", false),
+        (CONFIG, "-H x-stainless-retry-count:9", "attempts_exhausted", false),
+        (dear.as_str(), "", "cost_exhausted", false),
+    ] {
+        let (code, out, errors) = explained(config, line, "");
+        assert_eq!((code == ExitCode::SUCCESS, errors.as_str()), (called, ""), "{line}: {out}");
+        let said = format!("no provider would be called (424 {reason}): No attempt was made: {reason}.");
+        assert_eq!(out.contains(&said), !called, "{out}");
+        let (_, json, _) = explained(config, &format!("--json {line}"), "");
+        let value: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(
+            (&value["eligible"], value["no_call"]["reason"].as_str().unwrap_or_default()),
+            (&called.into(), reason)
+        );
+        let dear =
+            value["refused"].as_array().unwrap().iter().any(|one| one["route"] == "main" && one["why"] == "cost");
+        assert_eq!(dear, reason == "cost_exhausted", "{value}");
+    }
+}
+
+#[test]
+fn a_member_of_a_split_is_told_which_approval_it_lacks() {
+    let split = CONFIG.replace(
+        "primary = \"main\"\nequivalents = [\"spare\"]",
+        "primary = [{ route = \"main\", weight = 1 }, { route = \"spare\", weight = 1 }]",
+    );
+    for (purpose, told) in [
+        ("failover", "approval_missing (purpose = \"planned\")"),
+        ("planned", "Here: purpose = \"failover\"."),
+        ("cross_model", "Here: purpose = \"planned\" and purpose = \"failover\"."),
+    ] {
+        let config = split.replace("purpose = \"failover\"", &format!("purpose = \"{purpose}\""));
+        let (_, out, errors) = explained(&config, "", "");
+        assert!(out.contains(told), "{purpose}: {out}{errors}");
+    }
 }

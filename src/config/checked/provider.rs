@@ -78,9 +78,13 @@ fn one(name: &str, node: &Node, problems: &mut Problems<'_>, sources: &Sources<'
         secrets::read(reference, node.at_of("api_key"), &node.key_of("api_key"), problems, sources)
     });
     let entra_token = entra_token(kind, node, problems, sources);
-    let vendors_own = kind.is_some_and(|kind| default_base_url(kind).is_some()) && !node.has("base_url");
-    if vendors_own && !node.has("api_key") {
-        let message = "`api_key` is required at the vendor's own address";
+    let by_default = kind.is_some_and(|kind| default_base_url(kind).is_some()) && !node.has("base_url");
+    let vendors_own = by_default || base_url.as_ref().is_some_and(url::is_vendors_own);
+    if vendors_own && !node.has("api_key") && !node.has("entra_token") {
+        let message = match kind {
+            Some(ProviderKind::AzureOpenAi) => "`api_key` or `entra_token` is required at the vendor's own address",
+            _ => "`api_key` is required at the vendor's own address",
+        };
         problems.error(Code::MissingKey, node.at, &node.key_of("api_key"), message);
     }
     let forward_headers = forward_headers(node, problems);

@@ -41,6 +41,18 @@ pub(super) fn server(root: &Node, problems: &mut Problems<'_>, sources: &Sources
             message,
         );
     }
+    let admin_listen = admin::listen(root, node, problems);
+    if let (Some(listen), Some(admin)) = (listen, admin_listen)
+        && overlap(listen, admin)
+    {
+        let (at, key) = if node.has("admin_listen") {
+            (node.at_of("admin_listen"), node.key_of("admin_listen"))
+        } else {
+            (at, key)
+        };
+        let message = format!("`listen` ({listen}) and `admin_listen` ({admin}) take the same port of one address");
+        problems.error(Code::ListenShared, at, &key, message);
+    }
     Some(ServerSettings {
         listen: listen?,
         shutdown_grace: node.millis("shutdown_grace_ms"),
@@ -49,13 +61,21 @@ pub(super) fn server(root: &Node, problems: &mut Problems<'_>, sources: &Sources
         max_event_bytes: node.size("max_event_bytes"),
         max_in_flight: node.size("max_in_flight"),
         exhausted_status: u16::try_from(status).ok()?,
-        admin_listen: admin::listen(root, node, problems),
+        admin_listen,
         store: admin::store(root, node, problems, sources),
         memory_bytes: node.opt_int("memory_bytes"),
         metrics_open: node.flag("metrics_open"),
         cors_origins: origin::all(root, node, problems),
         retry: retry(node.table("retry")?),
     })
+}
+
+/// Whether two listeners want the same port of one address. Port 0 is any free one; `0.0.0.0` is every IPv4 address, and `[::]` every
+/// address (Linux takes both kinds with it).
+fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
+    let (a, b) = (one.ip().to_canonical(), other.ip().to_canonical());
+    let covers = |all: std::net::IpAddr, ip: std::net::IpAddr| all.is_unspecified() && (all.is_ipv6() || ip.is_ipv4());
+    one.port() != 0 && one.port() == other.port() && (a == b || covers(a, b) || covers(b, a))
 }
 
 /// `retry`.

@@ -83,10 +83,46 @@ pub(super) fn is_loopback(uri: &http::Uri) -> bool {
         || bare.parse::<std::net::IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
 }
 
+/// Whether the host is a vendor's own, which answers nobody without a credential. A gateway in front of one may keep the key itself.
+pub(super) fn is_vendors_own(uri: &http::Uri) -> bool {
+    const HOSTS: &[&str] = &["api.openai.com", "api.anthropic.com"];
+    const BELOW: &[&str] =
+        &[".api.openai.com", ".openai.azure.com", ".services.ai.azure.com", ".cognitiveservices.azure.com"];
+    let host = uri.host().unwrap_or_default().trim_end_matches('.').to_ascii_lowercase();
+    let bedrock = |part: &str| part.starts_with("bedrock-");
+    let amazon = [".amazonaws.com", ".amazonaws.com.cn", ".api.aws"].iter().any(|end| host.ends_with(end));
+    HOSTS.contains(&host.as_str())
+        || BELOW.iter().any(|end| host.ends_with(end))
+        || (amazon && host.split('.').any(bedrock))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use ProviderKind::{Anthropic, AzureOpenAi, Bedrock, OpenAi, OpenAiCompatible};
+
+    #[test]
+    fn vendors_own_hosts() {
+        for (host, own) in [
+            ("api.openai.com", true),
+            ("API.OpenAI.com.", true),
+            ("eu.api.openai.com", true),
+            ("api.anthropic.com", true),
+            ("r.openai.azure.com", true),
+            ("r.services.ai.azure.com", true),
+            ("r.cognitiveservices.azure.com", true),
+            ("bedrock-runtime.eu-west-1.amazonaws.com", true),
+            ("bedrock-mantle.eu-west-1.api.aws", true),
+            ("openai.example.com", false),
+            ("api.openai.com.example", false),
+            ("notapi.openai.com", false),
+            ("s3.amazonaws.com", false),
+            ("bedrock-runtime.example", false),
+            ("127.0.0.1:8080", false),
+        ] {
+            assert_eq!(is_vendors_own(&format!("https://{host}/v1").parse().unwrap()), own, "{host}");
+        }
+    }
 
     #[test]
     fn accepted_forms() {

@@ -9,7 +9,7 @@ use super::super::node::{Item, Node};
 use super::super::passthrough::Pattern;
 use super::super::problem::{Code, Problems, shown};
 use super::super::settings::{
-    Envelope, Failover, HoldSettings, Requires, RouteSettings, SideEffects, WorkflowSettings,
+    Commit, Envelope, Failover, HoldSettings, Requires, RouteSettings, SideEffects, WorkflowSettings,
 };
 use super::{no_doubles, provider, resolves, split};
 
@@ -70,6 +70,11 @@ fn one(root: &Node, name: &str, node: &Node, routes: &Routes, problems: &mut Pro
         splits,
         equivalents,
         alternates,
+        commit: match node.text("commit") {
+            Some("tool_call_complete") => Commit::ToolCallComplete,
+            Some("validated") => Commit::Validated,
+            _ => Commit::FirstVisible,
+        },
         reasoning_held: node.text("reasoning") == Some("hold"),
         hold: HoldSettings {
             max_events: hold.int("max_events"),
@@ -109,7 +114,7 @@ fn passthrough(node: &Node, problems: &mut Problems<'_>) -> Vec<Pattern> {
             Ok(pattern) => match pattern.shadows() {
                 None => patterns.push(pattern),
                 Some(own) => {
-                    let message = format!("{} would take {own}, which the relay serves itself", shown(&item.text));
+                    let message = format!("`{}` would take {own}, which the relay serves itself", pattern.as_str());
                     problems.error(Code::PassthroughShadows, item.at, &key, message);
                 }
             },

@@ -36,3 +36,14 @@ pub enum Purpose {
     /// A further member of a planned split.
     Planned,
 }
+
+impl Purpose {
+    /// As written.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Failover => "failover",
+            Self::CrossModel => "cross_model",
+            Self::Planned => "planned",
+        }
+    }
+}

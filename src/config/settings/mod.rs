@@ -20,7 +20,7 @@ pub use people::{ClientSettings, OperatorRole, OperatorSettings};
 pub use provider::{Network, ProviderKind, ProviderSettings, Terminal};
 pub use route::{BreakerSettings, FailoverLimits, Limits, Price, RouteSettings, Timeouts, Verified};
 pub use server::{EventsTo, LogFormat, LogSettings, RetryShare, ServerSettings, StoreSettings, TelemetrySettings};
-pub use workflow::{Envelope, Failover, HoldSettings, Requires, SideEffects, Split, WorkflowSettings};
+pub use workflow::{Commit, Envelope, Failover, HoldSettings, Requires, SideEffects, Split, WorkflowSettings};
 
 /// Everything.
 #[derive(Debug)]

@@ -27,6 +27,8 @@ pub struct WorkflowSettings {
     pub equivalents: Vec<Arc<RouteSettings>>,
     /// `alternates`, in order.
     pub alternates: Vec<Arc<RouteSettings>>,
+    /// `commit`.
+    pub commit: Commit,
     /// `reasoning`: `visible` (default) or `hold`.
     pub reasoning_held: bool,
     /// `hold`.
@@ -59,6 +61,18 @@ pub struct HoldSettings {
     pub max_bytes: u64,
     /// `keepalive_after_ms` (15000); absent (0 in the file): never.
     pub keepalive_after: Option<Duration>,
+}
+
+/// `commit`: when an attempt is committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Commit {
+    /// `first_visible`.
+    #[default]
+    FirstVisible,
+    /// `tool_call_complete`.
+    ToolCallComplete,
+    /// `validated`.
+    Validated,
 }
 
 /// `[workflow.X.envelope]`.

@@ -164,6 +164,7 @@ const SAMPLES: &[(&str, &str)] = &[
     ("workflow.models", "[\"m\"]"),
     ("workflow.alternates", "[\"third\"]"),
     ("workflow.reasoning", "\"hold\""),
+    ("workflow.commit", "\"validated\""),
     ("workflow.hold.max_events", "1"),
     ("workflow.hold.max_bytes", "1"),
     ("workflow.hold.keepalive_after_ms", "0"),
@@ -216,7 +217,6 @@ const SHOWN_ELSEWHERE: &[&str] = &[
     "workflow.primary.route",
     "workflow.primary.weight",
     "workflow.equivalents",
-    "workflow.commit",
     "workflow.on_disconnect",
     "workflow.on_exhausted",
     "approval.workflow",
@@ -257,8 +257,8 @@ fn acted_on_keys_show_in_the_settings() {
 fn words_of_choices_that_are_not_built_are_refused_and_built_ones_accepted() {
     for (path, value, built) in [
         ("workflow.commit", "\"first_visible\"", true),
-        ("workflow.commit", "\"tool_call_complete\"", false),
-        ("workflow.commit", "\"validated\"", false),
+        ("workflow.commit", "\"tool_call_complete\"", true),
+        ("workflow.commit", "\"validated\"", true),
         ("workflow.on_disconnect", "\"cancel\"", true),
         ("workflow.on_disconnect", "\"finish\"", false),
         ("workflow.on_exhausted", "\"stop\"", true),

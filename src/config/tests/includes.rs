@@ -215,3 +215,14 @@ fn a_load_remembers_what_it_looked_at() {
         assert_ne!(again(), seen, "{at}");
     }
 }
+
+#[test]
+fn what_an_unreadable_file_would_have_brought_is_not_missing() {
+    let client = "\n[[client]]\nname = \"c\"\nkeys = [\"env:KEY\"]\nworkflows = [\"chat\"]\nnope = 1\n";
+    for path in ["nowhere.toml", "nowhere/*.toml", "*/a.toml"] {
+        let main = MAIN.replace("workflows/*.toml", path) + client;
+        let found = Folder::new(&[("rubicon.toml", &main)]).found();
+        let first = if path.starts_with('*') { "invalid_value" } else { "config_unreadable" };
+        assert_eq!(found, [format!("rubicon.toml:1: {first}"), "rubicon.toml:14: unknown_key".to_owned()], "{path}");
+    }
+}

@@ -53,7 +53,14 @@ fn bases_dialects_and_ends_by_kind() {
         ),
     ];
     for (provider, kind, base, dialects, terminal) in rows {
-        for key in [KEY, ""] {
+        // A gateway in front of it may keep the key itself.
+        let gateway = provider.replace("r.openai.azure.com", "gateway.example").replace("bedrock-", "gateway-");
+        for (provider, key) in [(provider.to_owned(), KEY), (gateway, "")] {
+            let base = if key.is_empty() {
+                base.replace("r.openai.azure.com", "gateway.example").replace("bedrock-", "gateway-")
+            } else {
+                base.to_owned()
+            };
             let settings = settings(&format!("{provider}\n{key}")).unwrap_or_else(|found| panic!("{found:#?}"));
             let route = settings.routes.values().next().unwrap();
             assert_eq!(route.dialects, dialects, "{provider}");
@@ -96,10 +103,10 @@ fn mistakes_by_kind() {
         (MANTLE, "anthropic-messages", true),
         (MANTLE, "chat-completions", false),
     ] {
-        let found = parsed(&text(provider, &format!("dialects = [\"{dialect}\"]"), ""));
+        let found = parsed(&text(&with(provider, "api_key = \"env:KEY\""), &format!("dialects = [\"{dialect}\"]"), ""));
         assert_eq!(found.is_ok(), spoken, "{provider} {dialect}");
         if let Err(found) = found {
-            assert_eq!(codes(&found), ["dialect_not_spoken 6"]);
+            assert_eq!(codes(&found), ["dialect_not_spoken 7"]);
         }
     }
 }
@@ -120,5 +127,12 @@ fn passthrough_paths() {
         let loaded = parsed(&text(OPENAI, "", &format!("passthrough = {paths}")));
         let found = loaded.map_or_else(|found| codes(&found), |_| Vec::new());
         assert_eq!(found, expected, "{paths}");
+    }
+    let long = "/v1/messages/0123456789abcdefghij0123456789";
+    for path in ["/v1/messages/{id}", "/v1/models", long, "/v1/operations/*"] {
+        let list =
+            parsed(&text(OPENAI, "", &format!("passthrough = [\"{path}\"]"))).map(|_| ()).err().unwrap_or_default();
+        let shadows = list.iter().filter(|problem| problem.code.name() == "passthrough_shadows");
+        shadows.for_each(|problem| assert!(problem.message.contains(&format!("`{path}`")), "{problem}"));
     }
 }

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::config::settings::{Settings, WorkflowSettings};
+use crate::config::shown;
 use crate::contract::{Contract, Endpoint, headers};
 use crate::protocol::Dialect;
 
@@ -24,7 +25,7 @@ pub struct Ask {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct AskError {
-    /// A stable code: `unknown_workflow`, `unknown_dialect`, `invalid_header`, or the request reader's own.
+    /// A stable code: `unknown_workflow`, `workflow_contradiction`, `unknown_dialect`, `invalid_header`, or the request reader's own.
     pub code: &'static str,
     /// A sentence, without any content of the request.
     pub message: String,
@@ -38,6 +39,16 @@ impl Ask {
     /// Workflow and contract.
     pub(super) fn read<'s>(&self, settings: &'s Settings) -> Result<(&'s WorkflowSettings, Contract), AskError> {
         let asked = headers::read(&self.header_map()?).map_err(|bad| error(bad.code, format!("{bad}.")))?;
+        if let (Some(named), Some(header)) = (&self.workflow, &asked.workflow)
+            && named != header
+        {
+            let message = format!(
+                "The workflow is named twice, and differently: {} and, by the header Rubicon-Workflow, {}.",
+                shown(named),
+                shown(header)
+            );
+            return Err(error("workflow_contradiction", message));
+        }
         let workflow = workflow(settings, self.workflow.as_deref().or(asked.workflow.as_deref()))?;
         let dialect = self.dialect_of(workflow)?;
         let body = self.request.clone().unwrap_or_else(|| smallest(dialect));
@@ -82,7 +93,8 @@ fn workflow<'s>(settings: &'s Settings, named: Option<&str>) -> Result<&'s Workf
     };
     found.map(AsRef::as_ref).ok_or_else(|| {
         let known: Vec<_> = settings.workflows.keys().map(|name| name.as_str()).collect();
-        error("unknown_workflow", format!("Name one of the workflows: {}.", known.join(", ")))
+        let wrong = named.map(|name| format!("There is no workflow {}. ", shown(name))).unwrap_or_default();
+        error("unknown_workflow", format!("{wrong}Name one of the workflows: {}.", known.join(", ")))
     })
 }
 

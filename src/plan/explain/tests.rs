@@ -48,9 +48,14 @@ fn explained(ask: &Ask) -> Result<Explanation, AskError> {
         draw: 0,
         issuers: &NobodyKnown,
     };
-    explain(&settings, ask, &world, &|route, _| {
+    let figures = |route: &RouteSettings, _: &Contract| {
         (Duration::from_millis(2000), if route.price.is_some() { 0.5 } else { 0.0 })
-    })
+    };
+    let no_call = |_: &Plan, _: &WorkflowSettings, contract: &Contract, _: &[(Duration, f64)]| {
+        let reason = "attempts_exhausted";
+        (contract.attempts_used >= contract.envelope.max_attempts).then(|| NoCall { reason, refused: Vec::new() })
+    };
+    explain(&settings, ask, &world, Judges { figures: &figures, no_call: &no_call })
 }
 
 #[test]
@@ -127,4 +132,24 @@ fn what_cannot_be_asked() {
     }
     let header = explained(&Ask { headers: vec!["secret-without-colon".to_owned()], ..Ask::default() }).unwrap_err();
     assert!(!header.message.contains("secret"), "{header}");
+}
+
+#[test]
+fn a_workflow_is_named_once_and_a_wrong_name_is_told() {
+    let ask = |workflow: Option<&str>, header: Option<&str>| {
+        let headers = header.map(|name| format!("Rubicon-Workflow: {name}")).into_iter().collect();
+        explained(&Ask { workflow: workflow.map(str::to_owned), headers, ..Ask::default() })
+    };
+    for (workflow, header, code, said) in [
+        (None, None, None, ""),
+        (Some("w"), Some("w"), None, ""),
+        (None, Some("w"), None, ""),
+        (Some("nope"), None, Some("unknown_workflow"), "There is no workflow `nope`."),
+        (None, Some("nope"), Some("unknown_workflow"), "There is no workflow `nope`."),
+        (Some("w"), Some("v"), Some("workflow_contradiction"), "`w` and, by the header Rubicon-Workflow, `v`"),
+    ] {
+        let told = ask(workflow, header);
+        assert_eq!(told.as_ref().err().map(|error| error.code), code, "{workflow:?} {header:?}");
+        assert!(told.err().is_none_or(|error| error.message.contains(said)), "{said}");
+    }
 }

@@ -13,8 +13,17 @@ impl fmt::Display for Explanation {
         if let Some(rejected) = &self.rejected {
             writeln!(f, "refused as a whole (400 {}): {}", rejected.code, rejected.message)?;
         }
+        if let Some(no_call) = &self.no_call {
+            writeln!(f, "no provider would be called ({} {}): {}", no_call.status, no_call.reason, no_call.message)?;
+        }
         for share in &self.split {
-            let why = if share.why.is_empty() { String::new() } else { format!(": {}", share.why.join(", ")) };
+            // A share is what an approval with this purpose gives.
+            let named = |why: &String| match why.starts_with("approval_") {
+                true => format!("{why} (purpose = \"planned\")"),
+                false => why.clone(),
+            };
+            let whys: Vec<_> = share.why.iter().map(named).collect();
+            let why = if whys.is_empty() { String::new() } else { format!(": {}", whys.join(", ")) };
             writeln!(
                 f,
                 "split     {} weight {}, {:.1} % of such requests{why}",

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::config::settings::{Settings, Split};
+use crate::config::settings::{Commit, Settings, Split};
 use crate::config::testing::{TODAY, settings};
 use crate::contract::Endpoint;
 use crate::contract::headers::Asked;
@@ -60,6 +60,7 @@ fn planned(settings: &Settings, weights: &[(&str, u32)], gate: &dyn Gate, draw: 
         passthrough: Default::default(),
         equivalents: workflow.equivalents.clone(),
         alternates: workflow.alternates.clone(),
+        commit: Commit::FirstVisible,
         reasoning_held: false,
         hold: workflow.hold,
         envelope: workflow.envelope,

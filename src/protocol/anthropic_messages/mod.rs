@@ -27,6 +27,7 @@
 //! [`Ending::Finished`]: crate::protocol::signal::Ending::Finished
 
 mod blocks;
+pub mod calls;
 pub mod fault;
 mod fields;
 #[cfg(test)]

@@ -110,6 +110,7 @@ pub fn of_answer(body: &[u8]) -> Answer {
         finish_reason,
         served_model: name(whole.model),
         issued: issued.issued().to_vec(),
+        acted: false,
     }
 }
 
@@ -159,6 +160,7 @@ mod tests {
                 finish_reason: Some("end_turn".to_owned()),
                 served_model: Some("claude-x".to_owned()),
                 issued: vec![Pin::new(Kind::Response, "m")],
+                acted: false,
             }
         );
         for (body, valid) in [

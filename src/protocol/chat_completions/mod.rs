@@ -17,6 +17,7 @@
 //! - Provider-run tools have no events of their own here (Groq's `executed_tools` come with the delta that follows them): what a
 //!   request declares (`hosted.rs`) is all that is known before the answer.
 
+pub mod calls;
 pub mod fault;
 pub(super) mod hosted;
 mod pins;

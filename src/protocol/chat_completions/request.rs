@@ -209,6 +209,18 @@ fn content_kind(facts: &mut RequestFacts, path: &[&str], leaf: &str) {
     }
 }
 
+/// Roles of messages that tell what a tool said.
+const TOOL_ROLES: &[&str] = &["tool", "function"];
+
+/// A history that tells of calls needs a model that knows tools, whether or not this request declares any.
+fn of_tools(path: &[&str], leaf: &str) -> bool {
+    match path {
+        [ELEMENT, "role"] => text(leaf).is_some_and(|role| TOOL_ROLES.iter().any(|one| role.eq_ignore_ascii_case(one))),
+        [ELEMENT, "tool_calls" | "function_call", ..] => !is_empty(leaf) && leaf != "false",
+        _ => false,
+    }
+}
+
 fn messages(facts: &mut RequestFacts, pins: &mut Pins, value: &str) {
     elements(value).for_each(|message| pins::redacted(message, pins));
     walk(value, |path, leaf| {
@@ -217,6 +229,9 @@ fn messages(facts: &mut RequestFacts, pins: &mut Pins, value: &str) {
             facts.text_bytes = facts.text_bytes.saturating_add(text_bytes(leaf));
         }
         content_kind(facts, path, leaf);
+        if of_tools(path, leaf) {
+            capability(facts, "tools");
+        }
         pins::of_leaf(path.get(1..).unwrap_or_default(), leaf, pins);
     });
 }
@@ -306,6 +321,31 @@ mod tests {
             assert!(!facts.reasoning && facts.hosted_tools.is_empty() && facts.pins.is_empty(), "{body}");
         }
         assert!(facts(" {\n}").empty);
+    }
+
+    #[test]
+    fn a_history_with_calls_uses_tools() {
+        for (messages, tools) in [
+            (
+                r#"[{"role":"assistant","content":null,"tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{}"}}]}]"#,
+                true,
+            ),
+            (r#"[{"role":"tool","tool_call_id":"c","content":"4"}]"#, true),
+            (r#"[{"Role":"Tool","content":"4"}]"#, true),
+            (r#"[{"role":"assistant","function_call":{"name":"f","arguments":""}}]"#, true),
+            (r#"[{"role":"function","name":"f","content":"4"}]"#, true),
+            (r#"[{"role":"assistant","T\u006fol_calls":[{"id":"c"}]}]"#, true),
+            (r#"[{"role":"assistant","content":"x","tool_calls":[],"function_call":null}]"#, false),
+            (r#"[{"role":"assistant","content":"x","tool_calls":null}]"#, false),
+            (r#"[{"role":"user","content":"role: tool"}]"#, false),
+            (r#"[{"role":"user","content":[{"type":"text","text":"x","role":"tool"}]}]"#, false),
+        ] {
+            for body in [format!(r#"{{"messages":{messages}}}"#), format!(r#"{{"messages":{messages},"tools":[]}}"#)] {
+                assert_eq!(facts(&body).capabilities.contains(&"tools".to_owned()), tools, "{body}");
+            }
+        }
+        let both = r#"{"parallel_tool_calls":true,"messages":[{"role":"tool","content":"4"}]}"#;
+        assert_eq!(facts(both).capabilities, ["parallel_tools", "text", "tools"]);
     }
 
     #[test]

@@ -20,13 +20,17 @@
 //!   tolerated. What `response.completed` repeats of the output was said before, and does not matter for the boundary.
 //! - Errors are an `error` event (documented flat, in reality nested, from some both) and `response.failed`, often one after the other,
 //!   before any output or in the middle; or a `response.completed` whose `status` or `error` says otherwise ([`fault`]).
+//!   `response.cancelled` (in no schema, but a status is called so, and servers have sent it) is one, too: no answer follows. What the
+//!   `output` of a failed response tells of counts: a tool that acted has acted, announced or not ([`output`]).
 //! - `keepalive` is an event without a place in the schema, which OpenAI sends on long requests and every SDK has learnt to
 //!   take in the middle of a stream: the relay's own keep-alive, too ([`reply`]), since Codex's idle timer runs on through comments. But
 //!   before `response.created` the helpers of the official SDKs raise at it, so those get comments there.
 //! - Ids of responses, conversations, items, files and containers and whatever is encrypted belong to one account: pins
 //!   ([`request`]), and issued by answers (`pins`).
 
+pub mod calls;
 pub mod fault;
+mod output;
 mod pins;
 #[cfg(test)]
 mod recordings;

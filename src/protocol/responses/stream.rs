@@ -8,10 +8,11 @@
 
 use std::borrow::Cow;
 
+use super::output::{self, is_part_filled, item, kind_of};
 use super::table::{self, EMPTY, FILLED};
 use super::usage::{count, finish_of, merge, name as short};
 use super::{fault, pins};
-use crate::protocol::json_walk::{elements, is_empty, member, members, text, valid};
+use crate::protocol::json_walk::{is_empty, member, members, text, valid};
 use crate::protocol::pin::{Pin, Pins};
 use crate::protocol::signal::{Ending, Fault, Place, Reading, Show, StreamReader, Usage};
 
@@ -103,6 +104,11 @@ impl Reader {
                 self.finish_reason = finish_of(event.response).or_else(|| kind.rsplit('.').next().map(str::to_owned));
                 (Cow::Borrowed(""), false)
             }
+            // What it holds already was never announced, so it counts as if it were now.
+            "response.created" | "response.queued" | "response.in_progress" => match output::shown(event.response) {
+                Show::Preamble => (Cow::Borrowed(""), event.filled),
+                shown => return shown,
+            },
             _ => (Cow::Borrowed(""), event.filled),
         };
         table::show(kind, &sub, if filled { FILLED } else { EMPTY })
@@ -127,7 +133,7 @@ impl StreamReader for Reader {
     fn read(&mut self, name: &[u8], data: &[u8]) -> Reading {
         if name == b"error" {
             // SDKs raise on the name alone.
-            return faulty(fault::of_event(data));
+            return faulty(data, fault::of_event(data));
         }
         let data = data.trim_ascii();
         match data {
@@ -143,17 +149,17 @@ impl StreamReader for Reader {
         let event = Event::of(json);
         let name = std::str::from_utf8(name).unwrap_or_default();
         let kind: &str = event.kind.as_deref().unwrap_or(name);
-        if event.has_error() || matches!(kind, "error" | "response.failed") {
+        if event.has_error() || matches!(kind, "error" | "response.failed" | "response.cancelled") {
             if event.response.starts_with('{') {
                 // What it cost is told there, too.
                 merge(&mut self.usage, member(event.response, "usage").unwrap_or_default());
             }
-            return faulty(fault::of_event(data));
+            return faulty(data, fault::of_event(data));
         }
         let terminal = matches!(kind, "response.completed" | "response.incomplete");
         let failed = if terminal { fault::of_response(event.response) } else { None };
         if let Some(fault) = failed.or_else(|| if kind.is_empty() { fault::of_json(json) } else { None }) {
-            return faulty(fault);
+            return faulty(data, fault);
         }
         let show = self.read_event(kind, &event);
         if terminal { Reading::terminal(show) } else { Reading::of(show) }
@@ -184,38 +190,11 @@ impl StreamReader for Reader {
     }
 }
 
-fn faulty(fault: Fault) -> Reading {
-    Reading::fault(table::show("error", "", EMPTY), fault)
-}
-
-/// The `type` of an item or a part.
-fn kind_of(json: &str) -> Cow<'_, str> {
-    member(json, "type").and_then(text).unwrap_or_default()
-}
-
-/// An item's type, and whether it has content already.
-fn item(item: &str) -> (Cow<'_, str>, bool) {
-    let kind = kind_of(item);
-    let holds = |name: &str| member(item, name).is_some_and(are_parts_filled);
-    let filled = match &*kind {
-        "message" => holds("content"),
-        "reasoning" => holds("summary") || holds("content"),
-        _ => true,
-    };
-    (kind, filled)
-}
-
-/// A list of parts, one of which says something; or anything else with something in it.
-fn are_parts_filled(parts: &str) -> bool {
-    if parts.starts_with('[') { elements(parts).any(is_part_filled) } else { !is_empty(parts) }
-}
-
-/// A part says something beside its type.
-fn is_part_filled(part: &str) -> bool {
-    if !part.starts_with('{') {
-        return !is_empty(part);
-    }
-    members(part).any(|(name, value)| name != "type" && !is_empty(value))
+/// A failure, and what ran before it as far as it tells.
+fn faulty(data: &[u8], fault: Fault) -> Reading {
+    let acted = valid(data).is_some_and(output::tells_of_acting);
+    let show = if acted { Show::Effect { may_act: true } } else { table::show("error", "", EMPTY) };
+    Reading::fault(show, fault)
 }
 
 /// A whole number of seconds; some servers write a fraction.

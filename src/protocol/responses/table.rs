@@ -22,7 +22,7 @@ pub(super) const EMPTY: &str = "empty";
 /// The event is the provider's error event; what it shows has no meaning.
 const FAULT: &str = "always: a fault, not a show";
 
-const ADDED: &str = "response.output_item.added";
+pub(super) const ADDED: &str = "response.output_item.added";
 const DONE: &str = "response.output_item.done";
 const PART_ADDED: &str = "response.content_part.added";
 const PART_DONE: &str = "response.content_part.done";
@@ -91,7 +91,7 @@ rows! {
         empty("response.audio.delta"),
         shown("response.audio.transcript.delta", Audio),
         empty("response.audio.transcript.delta"),
-        // Lifecycle.
+        // Lifecycle. Items in the response that they bring show what they show when they are added.
         held("response.created"),
         held("response.queued"),
         held("response.in_progress"),
@@ -100,6 +100,7 @@ rows! {
         held("response.completed"),
         held("response.incomplete"),
         row("response.failed", "", FAULT, HELD),
+        row("response.cancelled", "", FAULT, HELD),
         row("error", "", FAULT, HELD),
         // OpenAI's own keep-alive, in no schema; and the one of gateways.
         row("keepalive", "", ALWAYS, Show::Ping),

@@ -3,7 +3,7 @@
 //! In: a `usage` object, or a whole body. Out: [`Usage`], [`Answer`]. `output_tokens` has the reasoning in it (FIELD_CASES F84: told
 //! by `response.incomplete` and `.failed`, too). Deliberately not here: prices, and counting tokens that nobody reported.
 
-use super::{fault, pins};
+use super::{fault, output, pins};
 use crate::protocol::Answer;
 use crate::protocol::json_walk::{elements, member, members, text, valid};
 use crate::protocol::pin::Pins;
@@ -48,22 +48,23 @@ pub(super) fn finish_of(response: &str) -> Option<String> {
 /// one that goes on in the background.
 pub fn of_answer(body: &[u8]) -> Answer {
     let Some(json) = valid(body) else { return Answer::default() };
-    let output = member(json, "output").filter(|output| output.starts_with('['));
+    let items = member(json, "output").filter(|items| items.starts_with('['));
     let status = member(json, "status").and_then(text);
     let ended = match status.as_deref() {
         Some(status) => matches!(status, "completed" | "incomplete"),
-        None => output.is_some_and(|output| elements(output).next().is_some()),
+        None => items.is_some_and(|items| elements(items).next().is_some()),
     };
     let mut usage = Usage::default();
     merge(&mut usage, member(json, "usage").unwrap_or_default());
     let mut issued = Pins::default();
     pins::of_response(json, &mut issued);
     Answer {
-        valid: output.is_some() && ended && fault::of_json(json).is_none(),
+        valid: items.is_some() && ended && fault::of_json(json).is_none(),
         usage,
         finish_reason: finish_of(json),
         served_model: member(json, "model").and_then(name),
         issued: issued.issued().to_vec(),
+        acted: output::tells_of_acting(json),
     }
 }
 

@@ -65,6 +65,13 @@ fn faults() {
         ("", r#"{"error":{"code":"c","message":"m"}}"#, Some("c"), Some("m")),
         ("", r#"{"type":"response.in_progress","error":{"code":"c"}}"#, Some("c"), None),
         ("response.failed", r#"{"response":{"error":{"code":"c","message":"m"}}}"#, Some("c"), Some("m")),
+        (
+            "",
+            r#"{"type":"response.cancelled","response":{"status":"cancelled","error":null}}"#,
+            Some("cancelled"),
+            None,
+        ),
+        ("response.cancelled", r#"{"response":{"status":"cancelled"}}"#, Some("cancelled"), None),
         ("", r#"{"detail":"no such model"}"#, None, Some("no such model")),
         (
             "",
@@ -130,6 +137,61 @@ fn an_items_emptiness_looks_into_its_parts() {
         for event in ["added", "done"] {
             let data = format!(r#"{{"type":"response.output_item.{event}","item":{item}}}"#);
             assert_eq!(Reader::new().read(b"", data.as_bytes()).show, show, "{data}");
+        }
+    }
+}
+
+#[test]
+fn items_that_a_response_brings_count_as_if_they_were_announced() {
+    let text = r#"{"type":"message","content":[{"type":"output_text","text":"x"}]}"#;
+    let thought = r#"{"type":"reasoning","summary":[{"type":"summary_text","text":"hm"}]}"#;
+    let empty = r#"{"type":"message","content":[]}"#;
+    let call = r#"{"type":"function_call","name":"f"}"#;
+    let (search, pay) = (r#"{"type":"web_search_call"}"#, r#"{"type":"mcp_call","name":"pay"}"#);
+    for (output, show) in [
+        ("[]".to_owned(), Show::Preamble),
+        ("null".to_owned(), Show::Preamble),
+        (format!("[{empty}]"), Show::Preamble),
+        (format!("[{thought}]"), Show::Visible(VisibleKind::Reasoning)),
+        (format!("[{text},{thought}]"), Show::Visible(VisibleKind::Text)),
+        (format!("[{thought},{call}]"), Show::Visible(VisibleKind::ToolCall)),
+        (format!("[{search},{text}]"), Show::Effect { may_act: false }),
+        (format!("[{pay},{search},{text}]"), Show::Effect { may_act: true }),
+        (r#"[{"type":"robot_arm_call"}]"#.to_owned(), Show::Effect { may_act: true }),
+        (r#"[{"type":"hologram"}]"#.to_owned(), Show::Visible(VisibleKind::Unknown)),
+        ("[7]".to_owned(), Show::Visible(VisibleKind::Unknown)),
+        (r#""text""#.to_owned(), Show::Visible(VisibleKind::Unknown)),
+    ] {
+        for event in ["created", "queued", "in_progress"] {
+            let data = format!(r#"{{"type":"response.{event}","response":{{"id":"r","output":{output}}}}}"#);
+            assert_eq!(Reader::new().read(b"", data.as_bytes()), Reading::of(show), "{data}");
+        }
+    }
+}
+
+#[test]
+fn what_a_failed_response_tells_of_has_acted() {
+    let acted = Show::Effect { may_act: true };
+    for (output, show) in [
+        ("", Show::Preamble),
+        (
+            r#"{"type":"message","content":[{"type":"output_text","text":"x"}]},{"type":"web_search_call"}"#,
+            Show::Preamble,
+        ),
+        (r#"{"type":"reasoning","summary":[]},{"type":"mcp_call","name":"pay"}"#, acted),
+        (r#"{"type":"shell_call"}"#, acted),
+        (r#"{"type":"robot_arm_call"}"#, acted),
+    ] {
+        for (event, error) in [
+            ("response.failed", r#"{"code":"server_error","message":"m"}"#),
+            ("response.failed", "null"),
+            ("response.cancelled", "null"),
+            ("response.completed", r#"{"code":"server_error","message":"m"}"#),
+        ] {
+            let data =
+                format!(r#"{{"type":"{event}","response":{{"status":"failed","error":{error},"output":[{output}]}}}}"#);
+            let reading = Reader::new().read(b"", data.as_bytes());
+            assert_eq!((reading.show, reading.fault.is_some(), reading.terminal), (show, true, false), "{data}");
         }
     }
 }

@@ -1,0 +1,136 @@
+//! A JSON schema out of a request, and whether a value fits it, in bounded time and depth.
+//!
+//! In: a schema as a caller wrote it (nobody may trust it), values as a model wrote them. Out: yes or no. Never is anything fetched: a
+//! `$ref` to anywhere but the schema's own definitions makes it one that can't be judged, and so does a circle of them: doubled, it takes
+//! time without bound. Patterns run on the `regex` engine, linear in the
+//! text; one that needs look-around can't be judged. `format` is a note and not a check, as in the current draft. What can't be
+//! judged fits: the provider has taken the schema, and an answer is not held against a rule that we cannot read.
+
+use std::collections::BTreeMap;
+
+use jsonschema::{PatternOptions, Validator};
+use serde_json::Value;
+
+/// Bytes of one schema; the largest that providers take are a fraction of it.
+pub const SCHEMA_BYTES_MAX: usize = 128 * 1024;
+
+/// Levels of a schema with every reference put in place: the depth of recursion, which a worker thread's stack (2 MiB) must bear.
+pub const LEVELS_MAX: usize = 256;
+
+/// Values in a schema, with every reference put in place, times values in an answer; over it judging could hold a worker thread for
+/// longer than some tenths of a second.
+pub const WORK_MAX: usize = 16 * 1024 * 1024;
+
+/// Bytes of one compiled pattern, and of its cache.
+const PATTERN_BYTES_MAX: usize = 256 * 1024;
+
+/// Patterns of one schema.
+const PATTERNS_MAX: usize = 64;
+
+/// A schema that can be judged by.
+#[derive(Debug)]
+pub struct Schema {
+    validator: Validator,
+    values: usize,
+}
+
+impl Schema {
+    /// Reads a schema. `None`: it can't be judged by (no schema, over a bound, refers elsewhere or to itself, or has a pattern that we
+    /// can't run).
+    pub fn compile(json: &str) -> Option<Self> {
+        if json.len() > SCHEMA_BYTES_MAX {
+            return None;
+        }
+        let schema: Value = serde_json::from_str(json).ok()?;
+        let mut unfolding = Unfolding { schema: &schema, known: BTreeMap::new(), patterns: 0 };
+        let Unfolded { values, .. } = unfolding.unfold(&schema, 0)?;
+        if values > WORK_MAX || unfolding.patterns > PATTERNS_MAX {
+            return None;
+        }
+        let patterns = PatternOptions::regex().size_limit(PATTERN_BYTES_MAX).dfa_size_limit(PATTERN_BYTES_MAX);
+        let options = jsonschema::options().offline().should_validate_formats(false).with_pattern_options(patterns);
+        Some(Self { validator: options.build(&schema).ok()?, values })
+    }
+
+    /// Whether a value fits. One that is too large to be judged by this schema does.
+    pub fn fits(&self, value: &Value) -> bool {
+        self.values.saturating_mul(size(value)) > WORK_MAX || self.validator.is_valid(value)
+    }
+}
+
+/// What a part of a schema comes to with every reference put in place.
+#[derive(Clone, Copy, Default)]
+struct Unfolded {
+    values: usize,
+    levels: usize,
+}
+
+/// Adds up a schema without writing it out: a definition that is referred to is looked at once.
+struct Unfolding<'s> {
+    schema: &'s Value,
+    /// By JSON Pointer; `None` while it is being looked at, so that a circle is found.
+    known: BTreeMap<&'s str, Option<Unfolded>>,
+    patterns: usize,
+}
+
+impl<'s> Unfolding<'s> {
+    /// `None`: it refers elsewhere, by a name of its own, or to itself, or is too deep. `above`: levels above it.
+    fn unfold(&mut self, value: &'s Value, above: usize) -> Option<Unfolded> {
+        if above >= LEVELS_MAX {
+            return None;
+        }
+        let mut all = Unfolded { values: 1, levels: 1 };
+        let mut add = |part: Unfolded| {
+            all.values = all.values.saturating_add(part.values);
+            all.levels = all.levels.max(1 + part.levels);
+        };
+        match value {
+            Value::Array(items) => {
+                for item in items {
+                    add(self.unfold(item, above + 1)?);
+                }
+            }
+            Value::Object(members) => {
+                for (name, part) in members {
+                    match (name.as_str(), part) {
+                        ("$ref", Value::String(to)) => add(self.target(to, above + 1)?),
+                        ("$dynamicRef" | "$recursiveRef", Value::String(_)) => return None,
+                        ("$id", Value::String(_)) if is_inner(self.schema, members) => return None,
+                        ("pattern", Value::String(_)) => self.patterns += 1,
+                        ("patternProperties", Value::Object(named)) => self.patterns += named.len(),
+                        _ => {}
+                    }
+                    add(self.unfold(part, above + 1)?);
+                }
+            }
+            _ => {}
+        }
+        (above + all.levels <= LEVELS_MAX).then_some(all)
+    }
+
+    fn target(&mut self, to: &'s str, above: usize) -> Option<Unfolded> {
+        // Escapes of URLs would need decoding first; nobody writes them.
+        let at = to.strip_prefix('#').filter(|at| (at.is_empty() || at.starts_with('/')) && !at.contains('%'))?;
+        if let Some(known) = self.known.get(at) {
+            return (*known).filter(|known| above + known.levels <= LEVELS_MAX);
+        }
+        self.known.insert(at, None);
+        let unfolded = self.unfold(self.schema.pointer(at)?, above)?;
+        self.known.insert(at, Some(unfolded));
+        Some(unfolded)
+    }
+}
+
+/// Whether an object is another one than the schema's own: there `$id` gives references another root.
+fn is_inner(schema: &Value, members: &serde_json::Map<String, Value>) -> bool {
+    schema.as_object().is_none_or(|own| !std::ptr::eq(own, members))
+}
+
+/// Values within a value, itself included.
+fn size(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(size).sum::<usize>(),
+        Value::Object(members) => 1 + members.values().map(size).sum::<usize>(),
+        _ => 1,
+    }
+}
