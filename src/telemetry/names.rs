@@ -217,12 +217,8 @@ pub const EVENTS_DROPPED: Metric = metric(
     "Event lines that were not written: the queue was full, or the destination failed",
 );
 /// Log lines dropped.
-pub const LOG_DROPPED: Metric = metric(
-    "rubicon_log_dropped_total",
-    Kind::Counter,
-    &[],
-    "Log lines that were not written to standard error: nobody reads it, or its reader has gone",
-);
+pub const LOG_DROPPED: Metric =
+    metric("rubicon_log_dropped_total", Kind::Counter, &[], "Log lines that standard error did not take");
 /// Spans dropped.
 pub const SPANS_DROPPED: Metric = metric(
     "rubicon_spans_dropped_total",

@@ -66,7 +66,7 @@ fn an_emptied_store_is_no_new_one() {
     let file = store::control_path(&path);
     drop(Control::open(Some(&path), NOW).expect("made"));
     let names: Vec<_> = std::fs::read_dir(&folder).expect("a folder").map(|entry| entry.expect("one").path()).collect();
-    assert_eq!(names, [file.clone()], "nothing is left of its making");
+    assert_eq!(names, std::slice::from_ref(&file), "nothing is left of its making");
     std::fs::write(&file, "").expect("emptied");
     for _ in 0..2 {
         let error = Control::open(Some(&path), NOW).expect_err("emptied");
