@@ -147,7 +147,8 @@ impl World {
         let start = async |script| MockProvider::start(script).await.map_err(|error| error.to_string());
         let (a, b) = (start(primary()).await?, start(Script::one(chat_text(&["from b"]))).await?);
         // Events are made and written, only not into this program's own output.
-        let mut text = "[server]\nlisten = \"127.0.0.1:0\"\n[log]\nevents = \"file:/dev/null\"\n".to_owned();
+        let events = std::env::temp_dir().join(format!("rubicon-soak-{}.jsonl", std::process::id()));
+        let mut text = format!("[server]\nlisten = \"127.0.0.1:0\"\n[log]\nevents = \"file:{}\"\n", events.display());
         for (name, base) in [("a", a.base_url()), ("b", b.base_url())] {
             text += &format!(
                 "[provider.{name}]\nkind = \"openai-compatible\"\nbase_url = \"{base}/v1\"\nterminal = \"strict\"\n\
@@ -166,6 +167,8 @@ impl World {
         };
         let loaded = config::parse(&text, "soak", &sources).map_err(|problems| format!("{problems:?}"))?;
         let relay = Server::start(loaded.settings).await.map_err(|error| error.to_string())?;
+        // It is open: what is written goes with the process.
+        let _ = std::fs::remove_file(&events);
         Ok(Self { relay, a, b, begun: AtomicU64::new(0), ends: Default::default() })
     }
 
