@@ -171,10 +171,14 @@ impl Setup {
     }
 }
 
-/// `base_url`s of primaries that nobody listens on.
+/// `base_url`s of primaries that nobody listens on. The port stays bound to the end of the process without ever listening: one that was
+/// given back would be another test's before it is asked for.
 pub(crate) async fn refused_base() -> String {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    format!("http://{}", listener.local_addr().expect("an address"))
+    let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
+    socket.bind("127.0.0.1:0".parse().expect("an address")).expect("a port");
+    let base = format!("http://{}", socket.local_addr().expect("an address"));
+    std::mem::forget(socket);
+    base
 }
 
 /// A provider with one answer for everything.
