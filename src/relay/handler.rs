@@ -57,17 +57,8 @@ pub async fn count_tokens(State(app): State<Arc<App>>, request: Request<axum::bo
 async fn call(app: Arc<App>, endpoint: Endpoint, request: Request<axum::body::Body>) -> Answer {
     let dialect = endpoint.dialect();
     let mut told = Told::new(&app.telemetry, call_of(endpoint), dialect, request.headers());
-    match admit(app, endpoint, request, &mut told).await {
-        Ok(answer) => {
-            told.answered(answer.status());
-            answer
-        }
-        Err(refusal) => {
-            told.refused(&refusal.failure);
-            refusal.log();
-            refusal.into_response(dialect)
-        }
-    }
+    let answer = admit(app, endpoint, request, &mut told).await;
+    intake::told(told, answer, dialect)
 }
 
 async fn admit(

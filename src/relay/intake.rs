@@ -25,6 +25,7 @@ use super::auth::{Caller, Denied};
 use super::operation::error_headers;
 use super::outward;
 use super::told::CLIENT_GONE;
+use super::told::Told;
 use super::transport::Transport;
 
 /// A request body that stops coming for this long is given up (408).
@@ -114,6 +115,21 @@ pub(super) fn enter(
     // Before the body is read: what is shed costs next to nothing. After the key: who has none learns nothing of the load.
     let permit = app.admission.enter(current.settings.server.max_in_flight).map_err(|why| shed(app, why))?;
     Ok((caller, permit))
+}
+
+/// What a call came to, told once and put into the caller's dialect where it is a refusal.
+pub(super) fn told(told: Told, answer: Result<Answer, Refusal>, dialect: Dialect) -> Answer {
+    match answer {
+        Ok(answer) => {
+            told.answered(answer.status());
+            answer
+        }
+        Err(refusal) => {
+            told.refused(&refusal.failure);
+            refusal.log();
+            refusal.into_response(dialect)
+        }
+    }
 }
 
 /// A generating call's body is plain JSON, as far as its head says.

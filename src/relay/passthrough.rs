@@ -84,17 +84,8 @@ fn lists(workflow: &WorkflowSettings, path: &str) -> bool {
 async fn pass(app: Arc<App>, request: Request<axum::body::Body>) -> Answer {
     let dialect = dialect_of(request.uri().path());
     let mut told = Told::new(&app.telemetry, Call::Passthrough, dialect, request.headers());
-    match admit(app, dialect, request, &mut told).await {
-        Ok(answer) => {
-            told.answered(answer.status());
-            answer
-        }
-        Err(refusal) => {
-            told.refused(&refusal.failure);
-            refusal.log();
-            refusal.into_response(dialect)
-        }
-    }
+    let answer = admit(app, dialect, request, &mut told).await;
+    intake::told(told, answer, dialect)
 }
 
 async fn admit(
