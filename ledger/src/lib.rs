@@ -25,25 +25,43 @@
 //! the logarithm of sorting.
 
 mod canonical;
+mod command;
 mod differs;
 mod error;
+pub mod failpoint;
 mod ids;
+mod journal;
 mod key;
+mod ledger;
+mod machine;
 mod number;
 mod parse;
 mod pointer;
 mod project;
+mod record;
+pub mod store;
 mod value;
 
 pub use canonical::{Arguments, Canonical};
+pub use command::{
+    Change, Changed, Claim, Claimed, Command, Complete, Denied, Env, Heartbeat, IfMatch, Observe, Plan, Planning,
+    Remark, Reply, ToolRule, Verb, WhyConfirm,
+};
 pub use differs::{Differences, MAX_DIFFERENCES, differs};
 pub use error::{BadDigest, BadName, BadPointer, BadProjection, Refusal, Refused};
 pub use ids::{MAX_NAME_BYTES, Occurrence, OperationId, RootId, RunNumber, TenantId, ToolName};
+pub use journal::{Draft, Entry, GENESIS, Head};
 pub use key::{ExecutionKey, FINGERPRINT_CONTEXT, Fingerprint, KEY_CONTEXT, KeyParts, SLOT_CONTEXT, Slot};
+pub use ledger::{Ledger, Options, Unavailable};
+pub use machine::{Decision, decide};
 pub use number::{MAX_DIGITS, MAX_EXPONENT, Number};
 pub use parse::{MAX_BYTES, MAX_DEPTH};
 pub use pointer::{MAX_POINTER_BYTES, Pointer};
 pub use project::{MAX_FIELDS, Projected, Projection};
+pub use record::{
+    Effect, Evidence, Failure, Flag, Impact, Lease, Outcome, Owner, Pending, Reconciliation, Record, Settlement, State,
+    ToolResult, UnixMillis,
+};
 pub use value::{Object, Value};
 
 /// The README's example is compiled and run with the tests.

@@ -51,7 +51,8 @@ fn printed(settings: &Settings) -> BTreeMap<String, String> {
         format!("{value:?}")
     }
     let mut all = BTreeMap::new();
-    let Settings { server, log, clients, providers, routes, workflows, approvals, operators, telemetry } = settings;
+    let Settings { server, log, clients, providers, routes, workflows, approvals, operators, tools, telemetry } =
+        settings;
     all.insert("server".to_owned(), print(server));
     all.insert("log".to_owned(), print(log));
     all.insert("telemetry".to_owned(), print(telemetry));
@@ -60,6 +61,7 @@ fn printed(settings: &Settings) -> BTreeMap<String, String> {
     all.extend(providers.iter().map(|(name, provider)| (format!("provider.{name}"), print(provider))));
     all.extend(routes.iter().map(|(name, route)| (format!("route.{name}"), print(route))));
     all.extend(workflows.iter().map(|(name, workflow)| (format!("workflow.{name}"), print(workflow))));
+    all.extend(tools.iter().map(|(name, tool)| (format!("tool.{name}"), print(tool))));
     all.insert("approval".to_owned(), print(approvals));
     all
 }

@@ -1,12 +1,13 @@
 //! Who calls: a client key, or, where no client is configured, loopback only.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use http::header::{AUTHORIZATION, HOST, ORIGIN};
 use http::{HeaderMap, Uri};
+use rubicon_ledger::ToolName;
 
-use crate::config::settings::{ClientSettings, Settings, WorkflowSettings};
+use crate::config::settings::{ClientSettings, Settings, ToolSettings, WorkflowSettings};
 use crate::ids::{ClientId, TenantId};
 
 /// The caller, once known.
@@ -20,6 +21,8 @@ pub struct Caller {
     pub show_routes: bool,
     /// What it may call, in the order of the configuration.
     pub workflows: Vec<Arc<WorkflowSettings>>,
+    /// Tools it may claim or run.
+    pub tools: BTreeMap<ToolName, Arc<ToolSettings>>,
 }
 
 /// Why a caller is turned away: status, stable code, message.
@@ -74,6 +77,7 @@ impl Clients {
                 tenant: TenantId::new(NOBODY_IN_PARTICULAR),
                 show_routes: false,
                 workflows: settings.workflows.values().cloned().collect(),
+                tools: settings.tools.clone(),
             })
         });
         Self { by_key, anyone }
@@ -103,6 +107,11 @@ fn caller(settings: &Settings, client: &ClientSettings) -> Caller {
         tenant: client.tenant.clone(),
         show_routes: client.show_routes,
         workflows: client.workflows.iter().filter_map(|name| settings.workflows.get(name).cloned()).collect(),
+        tools: client
+            .tools
+            .iter()
+            .filter_map(|name| Some((name.clone(), Arc::clone(settings.tools.get(name)?))))
+            .collect(),
     }
 }
 

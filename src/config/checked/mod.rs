@@ -46,6 +46,7 @@ pub(super) fn build(root: &Node, problems: &mut Problems<'_>, sources: &Sources<
         workflows,
         approvals,
         operators,
+        tools: std::collections::BTreeMap::new(),
         telemetry,
     })
 }

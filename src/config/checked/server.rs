@@ -159,6 +159,7 @@ pub(super) fn clients(root: &Node, problems: &mut Problems<'_>, sources: &Source
             tenant: TenantId::new(tenant),
             keys,
             workflows: workflows.iter().map(|item| WorkflowId::new(&item.text)).collect(),
+            tools: Vec::new(),
             show_routes: node.flag("show_routes"),
         }));
     }

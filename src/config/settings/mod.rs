@@ -6,6 +6,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use rubicon_ledger::ToolName;
+
 use crate::ids::{ProviderId, RouteId, WorkflowId};
 
 mod approval;
@@ -13,6 +15,7 @@ mod people;
 mod provider;
 mod route;
 mod server;
+mod tool;
 mod workflow;
 
 pub use approval::{Approval, Purpose};
@@ -20,6 +23,7 @@ pub use people::{ClientSettings, OperatorRole, OperatorSettings};
 pub use provider::{Network, ProviderKind, ProviderSettings, Terminal};
 pub use route::{BreakerSettings, FailoverLimits, Limits, Price, RouteSettings, Timeouts, Verified};
 pub use server::{EventsTo, LogFormat, LogSettings, RetryShare, ServerSettings, StoreSettings, TelemetrySettings};
+pub use tool::{ProbeSettings, ResultRule, ToolEndpoint, ToolSettings};
 pub use workflow::{Commit, Envelope, Failover, HoldSettings, Requires, SideEffects, Split, WorkflowSettings};
 
 /// Everything.
@@ -41,6 +45,8 @@ pub struct Settings {
     pub approvals: Vec<Approval>,
     /// `[[operator]]`; empty: the admin side is off.
     pub operators: Vec<Arc<OperatorSettings>>,
+    /// `[tool.NAME]`.
+    pub tools: BTreeMap<ToolName, Arc<ToolSettings>>,
     /// `[telemetry]`.
     pub telemetry: TelemetrySettings,
 }

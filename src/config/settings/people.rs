@@ -1,5 +1,7 @@
 //! Who may call: `[[client]]` the relay, `[[operator]]` the admin side.
 
+use rubicon_ledger::ToolName;
+
 use crate::ids::{ClientId, TenantId, WorkflowId};
 
 use super::super::secret::Secret;
@@ -15,6 +17,8 @@ pub struct ClientSettings {
     pub keys: Vec<Secret>,
     /// `workflows` it may call (default none).
     pub workflows: Vec<WorkflowId>,
+    /// `tools` it may claim or run (default none).
+    pub tools: Vec<ToolName>,
     /// `show_routes` (false).
     pub show_routes: bool,
 }

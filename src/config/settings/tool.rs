@@ -1,0 +1,70 @@
+//! `[tool.NAME]`: what the ledger and the relay know of a tool.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rubicon_ledger::{Outcome, Pointer, ToolRule};
+
+use super::super::secret::Secret;
+
+/// `[tool.NAME]`.
+#[derive(Debug)]
+pub struct ToolSettings {
+    /// Name, effect, impact, `key_fields`, `ignore_fields`, `max_runs`, `similar`, `approval`, owner: what the ledger decides by.
+    pub rule: Arc<ToolRule>,
+    /// `schema`: arguments are checked against it before anything is claimed.
+    pub schema: Option<Arc<serde_json::Value>>,
+    /// `endpoint`: the relay may run it itself.
+    pub endpoint: Option<ToolEndpoint>,
+    /// `timeout_ms`: from the connect to the last byte of the answer.
+    pub timeout: Duration,
+    /// `result_rules`: what an answer means where its status alone would mislead; the first that matches.
+    pub result_rules: Vec<ResultRule>,
+    /// `probe`.
+    pub probe: Option<ProbeSettings>,
+    /// `summary`: a template for people, with JSON Pointers in braces.
+    pub summary: Option<String>,
+    /// `retention_days`: content of what has ended is erased after it.
+    pub retention: Option<Duration>,
+    /// `redact`: never shown to operators.
+    pub redact: Vec<Pointer>,
+}
+
+/// `endpoint = { url, method, headers }`.
+#[derive(Debug)]
+pub struct ToolEndpoint {
+    /// Where.
+    pub url: http::Uri,
+    /// `POST` by default.
+    pub method: http::Method,
+    /// Sent as they are; values may be secrets.
+    pub headers: Vec<(http::HeaderName, Secret)>,
+}
+
+/// `{ pointer, equals, outcome }` or `{ status, outcome }`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ResultRule {
+    /// Where to look in the answer's JSON.
+    pub pointer: Option<Pointer>,
+    /// What must be there.
+    pub equals: Option<serde_json::Value>,
+    /// The answer's status.
+    pub status: Option<u16>,
+    /// What it means then.
+    pub outcome: Outcome,
+}
+
+/// `probe = { url, rules, absent_after_ms, agree }`.
+#[derive(Debug)]
+pub struct ProbeSettings {
+    /// A template of a URL with `{key}` in it.
+    pub url: String,
+    /// Sent as they are; values may be secrets.
+    pub headers: Vec<(http::HeaderName, Secret)>,
+    /// What its answer means; the first that matches.
+    pub rules: Vec<ResultRule>,
+    /// How long after the run "absent" begins to count.
+    pub absent_after: Duration,
+    /// How many answers in a row must agree.
+    pub agree: u32,
+}
