@@ -24,7 +24,8 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("boundary", &["protocol"]),
     // The dialects' parts of an answer, and nothing else: what is held is the boundary's, what follows is the relay's.
     ("accept", &["protocol"]),
-    ("config", &["clock", "ids", "protocol"]),
+    // A tool's schema is compiled when it is loaded.
+    ("config", &["accept", "clock", "ids", "protocol"]),
     ("contract", &["config", "ids", "protocol"]),
     ("gate", &["classify", "clock", "config", "ids"]),
     ("plan", &["clock", "config", "contract", "gate", "ids", "protocol"]),
