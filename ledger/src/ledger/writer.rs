@@ -18,7 +18,7 @@ use super::{Decide, Options, Shared, Unavailable, start};
 use crate::command::{Command, Env, Reply};
 use crate::failpoint;
 use crate::journal::Head;
-use crate::store::{Store, StoreError};
+use crate::store::{Life, Store, StoreError};
 
 /// How often leases that ran out are looked for.
 const EXPIRE_EVERY: Duration = Duration::from_secs(1);
@@ -331,9 +331,9 @@ impl Writer {
             self.batch(Vec::new(), Load::ALONE);
         }
         if self.failed.is_none() {
-            let store = &mut self.store;
+            let (store, at) = (&mut self.store, (self.options.clock)());
             // Without the mark the next life thinks that plans were lost: that is all.
-            let _ = catch_unwind(AssertUnwindSafe(|| store.mark_running(None)));
+            let _ = catch_unwind(AssertUnwindSafe(|| store.mark(Life::Stopped { at })));
         }
     }
 }

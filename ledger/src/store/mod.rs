@@ -78,6 +78,24 @@ pub trait View {
     fn is_gap_open(&self) -> bool;
 }
 
+/// How the last life of the ledger over a store ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Life {
+    /// There was none.
+    #[default]
+    None,
+    /// It began then, and did not say that it ended.
+    Running {
+        /// When.
+        since: UnixMillis,
+    },
+    /// It ended by itself.
+    Stopped {
+        /// When.
+        at: UnixMillis,
+    },
+}
+
 /// What must still hold of a record when it is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Expected {
@@ -258,6 +276,15 @@ pub trait Store: View + Send {
     /// The store's own secret, made with it.
     fn secret(&self) -> [u8; 32];
 
+    /// What [`Store::mark`] left last.
+    fn life(&self) -> Life;
+
+    /// Says durably that a life begins or ends: what is found at the next start. Fails as [`Store::persist`] does.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`].
+    fn mark(&mut self, life: Life) -> Result<(), StoreError>;
+
     /// Leases that end at `now` or before, oldest first, at most `limit`: key and epoch.
     ///
     /// # Errors
@@ -269,16 +296,6 @@ pub trait Store: View + Send {
     /// # Errors
     /// When the store cannot be read.
     fn open_records(&self, after: u64, limit: usize) -> Result<Vec<Record>, StoreError>;
-
-    /// Notes durably that a life began at `since`, or (none) that it ended in order. Tells what was noted before: a life that began then
-    /// and did not end in order. A store without a memory of its own has nothing to tell.
-    ///
-    /// # Errors
-    /// When it cannot be made durable.
-    fn mark_running(&mut self, since: Option<UnixMillis>) -> Result<Option<UnixMillis>, StoreError> {
-        let _ = since;
-        Ok(None)
-    }
 }
 
 /// Where the slot of a claim is needed before the machine runs (plans kept in memory): the same key that the machine would make.

@@ -7,7 +7,9 @@ use crate::ids::{Occurrence, RootId, TenantId, ToolName};
 use crate::journal::{Entry, Head};
 use crate::key::ExecutionKey;
 use crate::record::{Evidence, Record, State, UnixMillis};
-use crate::store::{CallDigest, Expected, Filter, Page, Reader, Sighting, Store, StoreError, Verdict, View, Write};
+use crate::store::{
+    CallDigest, Expected, Filter, Life, Page, Reader, Sighting, Store, StoreError, Verdict, View, Write,
+};
 
 /// How the next persist goes wrong.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -33,7 +35,7 @@ pub(super) struct Inside {
     pub(super) reopen_fails: bool,
     pub(super) held: bool,
     pub(super) inside: usize,
-    pub(super) running: Option<UnixMillis>,
+    pub(super) life: Life,
     pub(super) damaged: HashSet<ExecutionKey>,
 }
 
@@ -173,8 +175,12 @@ impl Store for Shared {
             open.take(limit).cloned().collect()
         }))
     }
-    fn mark_running(&mut self, since: Option<UnixMillis>) -> Result<Option<UnixMillis>, StoreError> {
-        Ok(self.with(|inside| std::mem::replace(&mut inside.running, since)))
+    fn life(&self) -> Life {
+        self.with(|inside| inside.life)
+    }
+    fn mark(&mut self, life: Life) -> Result<(), StoreError> {
+        self.with(|inside| inside.life = life);
+        Ok(())
     }
 }
 
