@@ -182,8 +182,7 @@ impl Writer {
             failpoint::hit("ledger-before-commit");
         }
         let store = &mut self.store;
-        self.head = catch_unwind(AssertUnwindSafe(|| store.persist(writes)))
-            .unwrap_or_else(|_| Err(StoreError::Io("it panicked while it wrote".to_owned())))?;
+        self.head = start::guarded(|| store.persist(writes))?;
         if asked {
             failpoint::hit("ledger-after-commit-before-answer");
         }
@@ -280,11 +279,10 @@ impl Writer {
 
     fn reopen(&mut self) -> bool {
         let (store, head) = (&mut self.store, &self.head);
-        let opened = catch_unwind(AssertUnwindSafe(|| {
+        let opened = start::guarded(|| {
             store.reopen(head)?;
             start::count(&mut **store)
-        }))
-        .unwrap_or_else(|_| Err(StoreError::Io("it panicked while it was opened".to_owned())));
+        });
         let now = now();
         match opened {
             Ok(open) => {
@@ -333,7 +331,7 @@ impl Writer {
         if self.failed.is_none() {
             let (store, at) = (&mut self.store, (self.options.clock)());
             // Without the mark the next life thinks that plans were lost: that is all.
-            let _ = catch_unwind(AssertUnwindSafe(|| store.mark(Life::Stopped { at })));
+            let _ = start::guarded(|| store.mark(Life::Stopped { at }));
         }
     }
 }

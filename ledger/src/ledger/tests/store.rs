@@ -36,7 +36,12 @@ pub(super) struct Inside {
     pub(super) held: bool,
     pub(super) inside: usize,
     pub(super) life: Life,
+    /// Cannot be read.
     pub(super) damaged: HashSet<ExecutionKey>,
+    /// Cannot be written.
+    pub(super) unwritable: HashSet<ExecutionKey>,
+    /// So many persists meet a faster writer.
+    pub(super) conflicts: u32,
 }
 
 /// Its handle for the test; clones are one store.
@@ -128,6 +133,15 @@ impl Store for Shared {
             }
             if fault == Some(Fault::Before) {
                 return Err(StoreError::Io("disk full".to_owned()));
+            }
+            if inside.conflicts > 0 {
+                inside.conflicts -= 1;
+                return Err(StoreError::Conflict);
+            }
+            let is_bad =
+                |write: &Write| matches!(write, Write::Put(put) if inside.unwritable.contains(&put.record.key));
+            if batch.iter().any(is_bad) {
+                return Err(StoreError::Damaged("a page".to_owned()));
             }
             inside.write(&batch)?;
             inside.batches.push(batch.len());
