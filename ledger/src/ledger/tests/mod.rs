@@ -4,6 +4,7 @@ mod batches;
 mod behind;
 mod failure;
 mod life;
+mod overlay;
 mod store;
 mod toy;
 
