@@ -97,24 +97,6 @@ pub trait View {
     fn is_gap_open(&self) -> bool;
 }
 
-/// How the last life of the ledger over a store ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Life {
-    /// There was none.
-    #[default]
-    None,
-    /// It began then, and did not say that it ended.
-    Running {
-        /// When.
-        since: UnixMillis,
-    },
-    /// It ended by itself.
-    Stopped {
-        /// When.
-        at: UnixMillis,
-    },
-}
-
 /// What must still hold of a record when it is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Expected {
@@ -294,15 +276,6 @@ pub trait Store: View + Send {
 
     /// The store's own secret, made with it.
     fn secret(&self) -> [u8; 32];
-
-    /// What [`Store::mark`] left last.
-    fn life(&self) -> Life;
-
-    /// Says durably that a life begins or ends: what is found at the next start. Fails as [`Store::persist`] does.
-    ///
-    /// # Errors
-    /// [`StoreError::Io`].
-    fn mark(&mut self, life: Life) -> Result<(), StoreError>;
 
     /// Leases that end at `now` or before, oldest first, at most `limit`: key and epoch.
     ///
