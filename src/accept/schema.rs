@@ -9,7 +9,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use jsonschema::{PatternOptions, Validator};
+use jsonschema::error::ValidationErrorKind;
+use jsonschema::{PatternOptions, ValidationError, Validator};
 use serde_json::Value;
 
 /// Bytes of one schema; the largest that providers take are a fraction of it.
@@ -125,10 +126,7 @@ impl Schema {
         }
         match self.validator.validate(value) {
             Ok(()) => Judged::Fits,
-            Err(error) => Judged::Unfit(Misfit {
-                at: error.instance_path().as_str().to_owned(),
-                keyword: error.kind().keyword().to_owned(),
-            }),
+            Err(error) => Judged::Unfit(Misfit { at: place(&error), keyword: error.kind().keyword().to_owned() }),
         }
     }
 
@@ -136,6 +134,18 @@ impl Schema {
     pub fn fits(&self, value: &Value) -> bool {
         self.values.saturating_mul(size(value)) > WORK_MAX || self.validator.is_valid(value)
     }
+}
+
+/// Where an error is: of a member that is missing or too many, the member itself.
+fn place(error: &ValidationError<'_>) -> String {
+    let member = match error.kind() {
+        ValidationErrorKind::Required { property } => property.as_str(),
+        ValidationErrorKind::AdditionalProperties { unexpected }
+        | ValidationErrorKind::UnevaluatedProperties { unexpected } => unexpected.first().map(String::as_str),
+        _ => None,
+    };
+    let object = error.instance_path().as_str();
+    member.map_or_else(|| object.to_owned(), |name| format!("{object}/{}", name.replace('~', "~0").replace('/', "~1")))
 }
 
 /// What a part of a schema comes to with every reference put in place.

@@ -70,7 +70,7 @@ pub(super) const KEYS: &[Key] = &[
     int("server.max_in_flight", 1, 1_000_000, "requests", IntDefault(10_000), "Requests at once; more are shed with 503."),
     int("server.exhausted_status", 400, 599, "HTTP status", IntDefault(424), "What a caller gets when a provider's failure could not be recovered."),
     key("server.admin_listen", Text, Absent("`127.0.0.1:8081` where there is an `[[operator]]` or `metrics_open`, else off"), "Address and port of the admin side; loopback only, it speaks in clear."),
-    key("server.store", Text, Absent("`redb:data/rubicon.redb` where there is an `[[operator]]`, else `memory`"), "Where what must survive a restart is kept: `redb:PATH` or `memory`."),
+    key("server.store", Text, Absent("`redb:data/rubicon.redb` where there is an `[[operator]]` or a `[tool.NAME]`, else `memory`"), "Where what must survive a restart is kept: `redb:PATH` or `memory`."),
     int("server.memory_bytes", 64 * MIB, 1 << 50, "bytes", Absent("half the machine's or the cgroup's"), "Memory of the process over which new work is shed with 503."),
     key("server.metrics_open", Flag, FlagDefault(false), "`/metrics` on the admin side without an operator's token."),
     key("server.cors_origins", Texts, NONE, "Origins that get CORS headers, `https://app.example` (scheme, host, port; no path, no `*`): their pages may call this relay, with a key of their own."),

@@ -36,6 +36,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("upstream", &["classify", "clock", "config", "contract", "protocol"]),
     ("attempt", &["classify", "clock", "config", "ids", "plan", "protocol"]),
     ("telemetry", &["boundary", "class", "classify", "clock", "config", "ids", "protocol", "reply"]),
+    ("tool", &["accept", "config"]),
     (
         "relay",
         &[
