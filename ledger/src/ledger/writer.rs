@@ -146,6 +146,9 @@ impl Writer {
     fn batch(&mut self, jobs: Vec<Job>, load: Load) {
         let mut tries = 0;
         loop {
+            if self.failed.is_some() {
+                return self.refuse(jobs, "it failed and is not open again yet");
+            }
             let env = Env { now: (self.options.clock)(), boot: self.options.boot, secret: self.secret };
             let mut round = Round::default();
             let decided =
@@ -166,7 +169,12 @@ impl Writer {
                     self.fail(&why);
                     return self.refuse(jobs, &why);
                 }
-                Err(StoreError::Damaged(why)) => return self.singly(jobs, round, &why),
+                Err(StoreError::Damaged(why)) => {
+                    // A store that could not write takes nothing more before it is open again.
+                    self.fail(&why);
+                    self.reopen();
+                    return self.singly(jobs, round, &why);
+                }
             }
         }
     }

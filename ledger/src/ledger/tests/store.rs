@@ -141,6 +141,7 @@ impl Store for Shared {
             let is_bad =
                 |write: &Write| matches!(write, Write::Put(put) if inside.unwritable.contains(&put.record.key));
             if batch.iter().any(is_bad) {
+                inside.failed = true;
                 return Err(StoreError::Damaged("a page".to_owned()));
             }
             inside.write(&batch)?;
