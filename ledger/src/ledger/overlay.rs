@@ -14,8 +14,8 @@ use crate::store::{CallDigest, StoreError, View, Write};
 pub(super) struct Overlay<'a> {
     below: &'a dyn View,
     records: HashMap<ExecutionKey, Record>,
-    /// Keys of records that are new in this batch, in the order of their making.
-    fresh: Vec<ExecutionKey>,
+    /// Records that are new in this batch, in the order of their making, by tenant, root and tool.
+    fresh: HashMap<(TenantId, RootId, ToolName), Vec<ExecutionKey>>,
     /// For the base key of reads the newest run that this batch touched.
     bases: HashMap<ExecutionKey, ExecutionKey>,
     calls: HashMap<CallDigest, Occurrence>,
@@ -28,7 +28,7 @@ impl<'a> Overlay<'a> {
         Self {
             below,
             records: HashMap::new(),
-            fresh: Vec::new(),
+            fresh: HashMap::new(),
             bases: HashMap::new(),
             calls: HashMap::new(),
             next_sequence: below.next_sequence(),
@@ -43,7 +43,8 @@ impl<'a> Overlay<'a> {
                 Write::Put(put) => {
                     let record = &put.record;
                     if put.expected.is_none() {
-                        self.fresh.push(record.key);
+                        let scope = (record.tenant.clone(), record.root.clone(), record.tool.clone());
+                        self.fresh.entry(scope).or_default().push(record.key);
                         self.next_sequence = self.next_sequence.max(record.sequence.saturating_add(1));
                     }
                     if let Some(call) = put.call {
@@ -91,15 +92,9 @@ impl View for Overlay<'_> {
         tool: &ToolName,
         limit: usize,
     ) -> Result<Vec<Record>, StoreError> {
-        let mut found: Vec<Record> = self
-            .fresh
-            .iter()
-            .rev()
-            .filter_map(|key| self.records.get(key))
-            .filter(|record| record.tenant == *tenant && record.root == *root && record.tool == *tool)
-            .take(limit)
-            .cloned()
-            .collect();
+        let fresh = self.fresh.get(&(tenant.clone(), root.clone(), tool.clone()));
+        let fresh = fresh.into_iter().flatten().rev().filter_map(|key| self.records.get(key));
+        let mut found: Vec<Record> = fresh.take(limit).cloned().collect();
         let rest = limit - found.len();
         if rest > 0 {
             found.extend(self.below.recent(tenant, root, tool, rest)?.into_iter().map(|record| self.current(record)));

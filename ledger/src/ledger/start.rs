@@ -2,6 +2,8 @@
 //!
 //! In: a store as it was found. Out: the same, in order for the writer.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use super::stats::Open;
 use super::{Decide, Options};
 use crate::command::{Command, Env};
@@ -39,6 +41,15 @@ pub(super) fn count(store: &mut dyn Store) -> Result<Open, StoreError> {
 
 /// Makes unknown what another life ran itself, then counts.
 pub(super) fn orphans(store: &mut dyn Store, options: &Options, decide: Decide) -> Result<Open, StoreError> {
+    guarded(|| make_orphans(store, options, decide))
+}
+
+/// A store may panic over a damaged page: that is an answer, too.
+pub(super) fn guarded<T>(f: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
+    catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|_| Err(StoreError::Io("it panicked".to_owned())))
+}
+
+fn make_orphans(store: &mut dyn Store, options: &Options, decide: Decide) -> Result<Open, StoreError> {
     let env = Env { now: (options.clock)(), boot: options.boot, secret: store.secret() };
     walk(store, |store, page| {
         let lost = page.iter().filter(|record| is_lost(record, options.boot));

@@ -18,7 +18,7 @@ use super::{Decide, Options, Shared, Unavailable, start};
 use crate::command::{Command, Env, Reply};
 use crate::failpoint;
 use crate::journal::Head;
-use crate::store::{Store, StoreError};
+use crate::store::{Life, Store, StoreError};
 
 /// How often leases that ran out are looked for.
 const EXPIRE_EVERY: Duration = Duration::from_secs(1);
@@ -182,8 +182,7 @@ impl Writer {
             failpoint::hit("ledger-before-commit");
         }
         let store = &mut self.store;
-        self.head = catch_unwind(AssertUnwindSafe(|| store.persist(writes)))
-            .unwrap_or_else(|_| Err(StoreError::Io("it panicked while it wrote".to_owned())))?;
+        self.head = start::guarded(|| store.persist(writes))?;
         if asked {
             failpoint::hit("ledger-after-commit-before-answer");
         }
@@ -280,11 +279,10 @@ impl Writer {
 
     fn reopen(&mut self) -> bool {
         let (store, head) = (&mut self.store, &self.head);
-        let opened = catch_unwind(AssertUnwindSafe(|| {
+        let opened = start::guarded(|| {
             store.reopen(head)?;
             start::count(&mut **store)
-        }))
-        .unwrap_or_else(|_| Err(StoreError::Io("it panicked while it was opened".to_owned())));
+        });
         let now = now();
         match opened {
             Ok(open) => {
@@ -331,9 +329,9 @@ impl Writer {
             self.batch(Vec::new(), Load::ALONE);
         }
         if self.failed.is_none() {
-            let store = &mut self.store;
+            let (store, at) = (&mut self.store, (self.options.clock)());
             // Without the mark the next life thinks that plans were lost: that is all.
-            let _ = catch_unwind(AssertUnwindSafe(|| store.mark_running(None)));
+            let _ = start::guarded(|| store.mark(Life::Stopped { at }));
         }
     }
 }

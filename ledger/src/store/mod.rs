@@ -5,12 +5,31 @@
 //! (compare-and-set on version, epoch and state), which one writer thread gets for free and a database shared by many must check;
 //! [`Reader`] answers everybody else, from any thread, without delaying the writer.
 
+mod bytes;
+mod memory;
+mod redb;
+
 use std::sync::Arc;
 
 use crate::ids::{Occurrence, OperationId, RootId, TenantId, ToolName};
 use crate::journal::{Draft, Entry, Head};
 use crate::key::{ExecutionKey, Slot};
 use crate::record::{Effect, Evidence, Record, State, UnixMillis};
+
+pub use memory::MemoryStore;
+pub use redb::{CACHE_BYTES, OpenError, RedbOptions, RedbStore, head_path, keep_head, kept_head};
+
+/// Sightings that are kept; the oldest go first. At some 150 bytes each these are 30 MiB of a file.
+pub const SIGHTINGS_MAX: usize = 200_000;
+
+/// For how long a sighting is kept: an application sends a model's turn back within one run of its own.
+pub const SIGHTINGS_MILLIS: u64 = 24 * 60 * 60 * 1000;
+
+/// Records that one page of a list looks at; a rare filter over many records then gives a page with few of them, and where to go on.
+pub const SCAN_MAX: usize = 20_000;
+
+/// What stands in the place of an erased detail of evidence.
+pub const ERASED: &str = "{}";
 
 /// Why a store did not answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -76,6 +95,24 @@ pub trait View {
 
     /// Whether the store is a restored backup whose gap nobody has ended.
     fn is_gap_open(&self) -> bool;
+}
+
+/// How the last life of the ledger over a store ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Life {
+    /// There was none.
+    #[default]
+    None,
+    /// It began then, and did not say that it ended.
+    Running {
+        /// When.
+        since: UnixMillis,
+    },
+    /// It ended by itself.
+    Stopped {
+        /// When.
+        at: UnixMillis,
+    },
 }
 
 /// What must still hold of a record when it is written.
@@ -146,7 +183,7 @@ pub struct Filter {
     pub after: u64,
 }
 
-/// A page of a list, oldest first.
+/// A page of a list, oldest first. It may have fewer records than asked for, even none, and still a `next` ([`SCAN_MAX`]).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Page {
     /// The records.
@@ -258,6 +295,15 @@ pub trait Store: View + Send {
     /// The store's own secret, made with it.
     fn secret(&self) -> [u8; 32];
 
+    /// What [`Store::mark`] left last.
+    fn life(&self) -> Life;
+
+    /// Says durably that a life begins or ends: what is found at the next start. Fails as [`Store::persist`] does.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`].
+    fn mark(&mut self, life: Life) -> Result<(), StoreError>;
+
     /// Leases that end at `now` or before, oldest first, at most `limit`: key and epoch.
     ///
     /// # Errors
@@ -269,15 +315,22 @@ pub trait Store: View + Send {
     /// # Errors
     /// When the store cannot be read.
     fn open_records(&self, after: u64, limit: usize) -> Result<Vec<Record>, StoreError>;
+}
 
-    /// Notes durably that a life began at `since`, or (none) that it ended in order. Tells what was noted before: a life that began then
-    /// and did not end in order. A store without a memory of its own has nothing to tell.
-    ///
-    /// # Errors
-    /// When it cannot be made durable.
-    fn mark_running(&mut self, since: Option<UnixMillis>) -> Result<Option<UnixMillis>, StoreError> {
-        let _ = since;
-        Ok(None)
+impl Filter {
+    /// Whether it shows this record, `after` aside.
+    #[must_use]
+    pub fn shows(&self, record: &Record) -> bool {
+        fn is<T: PartialEq>(wanted: Option<&T>, found: Option<&T>) -> bool {
+            wanted.is_none_or(|wanted| found == Some(wanted))
+        }
+        is(self.tenant.as_ref(), Some(&record.tenant))
+            && is(self.state.as_ref(), Some(&record.state))
+            && is(self.tool.as_ref(), Some(&record.tool))
+            && is(self.operation.as_ref(), record.operation.as_ref())
+            && is(self.root.as_ref(), Some(&record.root))
+            && is(self.owner.as_ref(), record.tool_owner.as_ref())
+            && self.changed_before.is_none_or(|before| record.changed_at < before)
     }
 }
 

@@ -7,7 +7,9 @@ use crate::ids::{Occurrence, RootId, TenantId, ToolName};
 use crate::journal::{Entry, Head};
 use crate::key::ExecutionKey;
 use crate::record::{Evidence, Record, State, UnixMillis};
-use crate::store::{CallDigest, Expected, Filter, Page, Reader, Sighting, Store, StoreError, Verdict, View, Write};
+use crate::store::{
+    CallDigest, Expected, Filter, Life, Page, Reader, Sighting, Store, StoreError, Verdict, View, Write,
+};
 
 /// How the next persist goes wrong.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -33,8 +35,13 @@ pub(super) struct Inside {
     pub(super) reopen_fails: bool,
     pub(super) held: bool,
     pub(super) inside: usize,
-    pub(super) running: Option<UnixMillis>,
+    pub(super) life: Life,
+    /// Cannot be read.
     pub(super) damaged: HashSet<ExecutionKey>,
+    /// Cannot be written.
+    pub(super) unwritable: HashSet<ExecutionKey>,
+    /// So many persists meet a faster writer.
+    pub(super) conflicts: u32,
 }
 
 /// Its handle for the test; clones are one store.
@@ -127,6 +134,15 @@ impl Store for Shared {
             if fault == Some(Fault::Before) {
                 return Err(StoreError::Io("disk full".to_owned()));
             }
+            if inside.conflicts > 0 {
+                inside.conflicts -= 1;
+                return Err(StoreError::Conflict);
+            }
+            let is_bad =
+                |write: &Write| matches!(write, Write::Put(put) if inside.unwritable.contains(&put.record.key));
+            if batch.iter().any(is_bad) {
+                return Err(StoreError::Damaged("a page".to_owned()));
+            }
             inside.write(&batch)?;
             inside.batches.push(batch.len());
             match fault {
@@ -173,8 +189,12 @@ impl Store for Shared {
             open.take(limit).cloned().collect()
         }))
     }
-    fn mark_running(&mut self, since: Option<UnixMillis>) -> Result<Option<UnixMillis>, StoreError> {
-        Ok(self.with(|inside| std::mem::replace(&mut inside.running, since)))
+    fn life(&self) -> Life {
+        self.with(|inside| inside.life)
+    }
+    fn mark(&mut self, life: Life) -> Result<(), StoreError> {
+        self.with(|inside| inside.life = life);
+        Ok(())
     }
 }
 

@@ -10,21 +10,21 @@ use crate::machine::Decision;
 use crate::record::{Flag, Lease, Outcome, Owner, Reconciliation, Record, State};
 use crate::store::{Expected, Put, StoreError, View, Write, first_key};
 
-fn put(before: Option<&Record>, record: Record) -> Vec<Write> {
+pub(super) fn put(before: Option<&Record>, record: Record) -> Vec<Write> {
     let expected = before.map(Expected::of);
     vec![Write::Put(Box::new(Put { expected, record, entry: None, evidence: Vec::new(), call: None }))]
 }
 
-struct Words<'a> {
-    tenant: &'a TenantId,
-    root: &'a RootId,
-    operation: Option<OperationId>,
-    tool: &'a crate::command::ToolRule,
-    arguments: &'a crate::canonical::Arguments,
-    occurrence: crate::ids::Occurrence,
+pub(super) struct Words<'a> {
+    pub(super) tenant: &'a TenantId,
+    pub(super) root: &'a RootId,
+    pub(super) operation: Option<OperationId>,
+    pub(super) tool: &'a crate::command::ToolRule,
+    pub(super) arguments: &'a crate::canonical::Arguments,
+    pub(super) occurrence: crate::ids::Occurrence,
 }
 
-fn fresh(words: &Words<'_>, view: &dyn View, env: &Env) -> Record {
+pub(super) fn fresh(words: &Words<'_>, view: &dyn View, env: &Env) -> Record {
     let projected = words.tool.projection.apply(words.arguments).unwrap();
     Record {
         sequence: view.next_sequence(),
