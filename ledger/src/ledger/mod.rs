@@ -35,7 +35,7 @@ use crate::journal::{Draft, Head};
 use crate::key::ExecutionKey;
 use crate::machine::Decision;
 use crate::record::{Record, State, UnixMillis};
-use crate::store::{Life, Reader, Sighting, Store, StoreError, View};
+use crate::store::{Reader, Sighting, Store, StoreError, View};
 
 /// Commands that may wait where nothing else is said: about half a second of a slow disk's work.
 pub const QUEUE_MAX: usize = 8192;
@@ -194,11 +194,7 @@ impl Ledger {
 
     fn start_with(mut store: Box<dyn Store>, options: Options, decide: Decide) -> Result<Self, Unavailable> {
         let open = start::orphans(&mut *store, &options, decide)?;
-        let unclean = match store.life() {
-            Life::Running { since } => Some(since),
-            Life::None | Life::Stopped { .. } => None,
-        };
-        store.mark(Life::Running { since: (options.clock)() })?;
+        let unclean = store.mark_running(Some((options.clock)()))?;
         let shared = Arc::new(Shared {
             queue: Queue::new(options.queue_max, options.behind_max),
             seen: Seen::default(),

@@ -18,7 +18,7 @@ use super::{Decide, Options, Shared, Unavailable, start};
 use crate::command::{Command, Env, Reply};
 use crate::failpoint;
 use crate::journal::Head;
-use crate::store::{Life, Store, StoreError};
+use crate::store::{Store, StoreError};
 
 /// How often leases that ran out are looked for.
 const EXPIRE_EVERY: Duration = Duration::from_secs(1);
@@ -337,9 +337,9 @@ impl Writer {
             self.batch(Vec::new(), Load::ALONE);
         }
         if self.failed.is_none() {
-            let (store, at) = (&mut self.store, (self.options.clock)());
+            let store = &mut self.store;
             // Without the mark the next life thinks that plans were lost: that is all.
-            let _ = start::guarded(|| store.mark(Life::Stopped { at }));
+            let _ = start::guarded(|| store.mark_running(None));
         }
     }
 }
