@@ -44,6 +44,11 @@ enum Status {
     Ended(Outcome, u64),
 }
 
+/// Tenant, root and invoice.
+type Intent = (u64, u64, u64);
+/// Whose, which, of which run, and the token.
+type Token = (Intent, ExecutionKey, u32, Arc<str>);
+
 /// One wording of an intent, as the oracle sees it.
 #[derive(Debug, Clone)]
 struct Words {
@@ -208,11 +213,11 @@ struct World {
     store: MemoryStore,
     now: u64,
     /// By tenant, root and invoice.
-    intents: HashMap<(u64, u64, u64), Vec<Words>>,
+    intents: HashMap<Intent, Vec<Words>>,
     /// Every lease token that was ever given: whose, key, epoch, token.
-    tokens: Vec<((u64, u64, u64), ExecutionKey, u32, Arc<str>)>,
+    tokens: Vec<Token>,
     /// The last confirm token of an intent.
-    confirms: HashMap<(u64, u64, u64), (Arc<str>, u64)>,
+    confirms: HashMap<Intent, (Arc<str>, u64)>,
     tool: Arc<ToolRule>,
 }
 
@@ -245,7 +250,7 @@ impl World {
         self.agree();
     }
 
-    fn pick(&mut self) -> (u64, u64, u64) {
+    fn pick(&mut self) -> Intent {
         (self.random.below(2), self.random.below(2), self.random.below(2))
     }
 
@@ -322,7 +327,7 @@ impl World {
     }
 
     /// A token, and whose wording it is; sometimes with a token of another key, which must change nothing.
-    fn token(&mut self) -> Option<((u64, u64, u64), ExecutionKey, u32, Arc<str>)> {
+    fn token(&mut self) -> Option<Token> {
         if self.tokens.is_empty() {
             return None;
         }
@@ -343,7 +348,7 @@ impl World {
         Some((intent, key, epoch, token))
     }
 
-    fn words(&mut self, intent: (u64, u64, u64), key: ExecutionKey) -> &mut Words {
+    fn words(&mut self, intent: Intent, key: ExecutionKey) -> &mut Words {
         self.intents.get_mut(&intent).unwrap().iter_mut().find(|words| words.key == Some(key)).unwrap()
     }
 
