@@ -288,6 +288,16 @@ pub trait Store: View + Send {
     /// # Errors
     /// When the store cannot be read.
     fn open_records(&self, after: u64, limit: usize) -> Result<Vec<Record>, StoreError>;
+
+    /// Notes durably that a life began at `since`, or (none) that it ended in order. Tells what was noted before: a life that began then
+    /// and did not end in order. A store without a memory of its own has nothing to tell.
+    ///
+    /// # Errors
+    /// When it cannot be made durable.
+    fn mark_running(&mut self, since: Option<UnixMillis>) -> Result<Option<UnixMillis>, StoreError> {
+        let _ = since;
+        Ok(None)
+    }
 }
 
 impl Filter {
