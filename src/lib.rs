@@ -87,5 +87,6 @@ pub mod relay;
 pub mod reply;
 pub mod serve;
 pub mod telemetry;
+pub mod tool;
 pub mod upstream;
 pub mod wire;
