@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use super::Broken;
 use super::wanted::Wanted;
+use crate::protocol::Dialect;
 use crate::protocol::parts::{At, Part};
 
 /// Arguments of one call (SPEC Annex, Bounds); over it the answer breaks the contract.
@@ -185,8 +186,9 @@ impl Guard {
     }
 
     fn call(&mut self, at: At, id: Option<Cow<'_, str>>, name: Option<Cow<'_, str>>, freeform: bool) {
-        // Some servers give every call the same number.
-        let other = |call: &Call| matches!((&call.id, &id), (Some(old), Some(new)) if old != new);
+        // Some servers give every call the same number (of items of a response each has its own).
+        let numbered = self.wanted.dialect == Dialect::Responses;
+        let other = |call: &Call| !numbered && matches!((&call.id, &id), (Some(old), Some(new)) if old != new);
         if self.open.get(&at).is_some_and(other) {
             self.close(at, false);
         }

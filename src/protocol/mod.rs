@@ -1,12 +1,13 @@
 //! Frames to meaning: one folder a dialect, the same files in each (`request.rs` what the request asks for and how it is
 //! edited in place, `stream.rs` events to [`signal::Reading`]s, `fault.rs` error objects, `usage.rs` token counts, `table.rs` the
-//! first-visible-output rows, `calls.rs` what of an answer can be judged, `reply.rs` errors and keep-alives in that dialect). A further dialect is a folder and an
+//! first-visible-output rows, `calls.rs` what of an answer can be judged, `results.rs` results of tools that a request carries, `reply.rs` errors and keep-alives in that dialect). A further dialect is a folder and an
 //! arm in [`Dialect`]'s methods.
 
 pub mod anthropic_messages;
 pub mod chat_completions;
 #[cfg(test)]
 mod doc;
+pub mod emitted;
 pub mod features;
 pub mod json_object;
 pub mod json_walk;
@@ -14,7 +15,9 @@ pub mod parts;
 pub mod pin;
 pub mod request;
 pub mod responses;
+pub mod results;
 pub mod signal;
+pub mod words;
 
 use bytes::Bytes;
 use serde::Serialize;
@@ -24,6 +27,7 @@ use parts::{Declared, Part};
 use pin::Pin;
 use request::{RequestError, RequestFacts};
 use signal::{Fault, Place, Row, StreamReader, Usage};
+use words::Returned;
 
 /// A wire format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
@@ -123,6 +127,12 @@ impl Dialect {
             Self::AnthropicMessages => anthropic_messages::calls::of_answer(body, each),
             Self::Responses => responses::calls::of_answer(body, each),
         }
+    }
+
+    /// The results of tool calls that a request carries after its last user turn, the newest first.
+    #[must_use]
+    pub fn results(self, body: &[u8]) -> Vec<Returned> {
+        results::of_request(self, body)
     }
 
     /// The JSON body of an error answer, in the shape that this dialect's SDKs parse, with the member `rubicon` at top level.

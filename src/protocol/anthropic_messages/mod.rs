@@ -35,6 +35,7 @@ mod golden;
 mod pins;
 pub mod reply;
 pub mod request;
+pub(super) mod results;
 pub mod stream;
 pub mod table;
 pub mod usage;

@@ -61,7 +61,8 @@ fn of_item<'a>(index: u64, item: &'a str, done: bool, each: &mut dyn FnMut(Part<
         _ => return,
     };
     let name = member(item, "name").and_then(text);
-    each(Part::Call { at, id: None, name, freeform: arguments == "input" });
+    let id = member(item, "call_id").and_then(text).filter(|id| !id.is_empty());
+    each(Part::Call { at, id, name, freeform: arguments == "input" });
     if done {
         if let Some(inner) = member(item, arguments).and_then(inner) {
             each(Part::Whole { at, inner });

@@ -36,6 +36,7 @@ mod pins;
 mod recordings;
 pub mod reply;
 pub mod request;
+pub(super) mod results;
 pub mod stream;
 pub mod table;
 pub mod usage;
