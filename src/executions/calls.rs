@@ -21,7 +21,7 @@ use super::prefer;
 use super::settle::key_of;
 
 /// A claim: arguments of at most a mebibyte as they are written, and names.
-const CLAIM_BYTES_MAX: usize = 2 << 20;
+pub(super) const CLAIM_BYTES_MAX: usize = 2 << 20;
 
 const MEMBERS: [&str; 9] =
     ["operation_id", "root", "tool", "arguments", "occurrence", "tool_call_id", "lease_ms", "claim_id", "confirm"];
@@ -54,7 +54,8 @@ async fn claimed(app: &App, request: Request<HttpBody>) -> Answered {
     Ok(asked.hold(answer))
 }
 
-fn gone() -> Problem {
+/// Nobody reads this.
+pub(super) fn gone() -> Problem {
     Problem::new(400, "client_gone", "The client left.")
 }
 

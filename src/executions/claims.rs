@@ -15,6 +15,7 @@ use crate::clock::Instant;
 use crate::config::settings::{Settings, ToolSettings};
 use crate::relay::app::App;
 use crate::relay::auth::Caller;
+use crate::telemetry::executions;
 use crate::tool::arguments;
 
 use super::answer::{Problem, SOON_S, aside, shared};
@@ -141,7 +142,7 @@ pub(super) async fn decide(app: &App, claim: Claim, wait: Option<Duration>) -> R
     let until = wait.map(|wait| Instant::now() + wait);
     let mut waited = false;
     loop {
-        let claimed = app.ledger.claim(claim.clone()).await.map_err(|error| Problem::unavailable(&error))?;
+        let claimed = ask(app, claim.clone()).await?;
         let (Claimed::InProgress(record), Some(until)) = (&claimed, until) else {
             return Ok(Decided { claimed, waited });
         };
@@ -165,7 +166,17 @@ pub(super) async fn decide(app: &App, claim: Claim, wait: Option<Duration>) -> R
     }
 }
 
-fn too_many() -> Problem {
+/// One claim, counted.
+async fn ask(app: &App, claim: Claim) -> Result<Claimed, Problem> {
+    let (tool, began) = (claim.tool.name.clone(), Instant::now());
+    let claimed = app.ledger.claim(claim).await;
+    let decision = claimed.as_ref().map_or(executions::UNAVAILABLE, executions::decision);
+    app.telemetry.claimed(&tool, decision, began.elapsed());
+    claimed.map_err(|error| Problem::unavailable(&error))
+}
+
+/// Bounded ([`rubicon_ledger::MAX_WAITERS`]).
+pub(super) fn too_many() -> Problem {
     let message = "As many callers as may wait for this execution already do.";
     Problem::new(503, "too_many_waiters", message).retry_after(SOON_S)
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 use rubicon_ledger::Ledger;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -15,7 +16,10 @@ use crate::control::Control;
 use crate::gate::{Board, RouteView};
 use crate::ids::RouteId;
 use crate::telemetry::Telemetry;
+use crate::telemetry::executions::LedgerGauges;
 use crate::telemetry::metrics::RouteGauges;
+use crate::tool::reconcile::Reconciler;
+use crate::tool::run::{Parts, Runner};
 use crate::upstream::{Upstream, connect};
 
 use super::admission::Admission;
@@ -54,6 +58,10 @@ pub struct App {
     pub ledger: Ledger,
     /// The random name of this life: the relay's own runs are under it.
     pub boot: u64,
+    /// Runs tools for clients.
+    pub runner: Runner,
+    /// Told when an outcome becomes unknown.
+    unknown: Arc<Notify>,
     /// Times to first output.
     pub observed: Observations,
     /// Operations by id.
@@ -87,8 +95,19 @@ impl App {
         };
         let loaded_at = UnixMillis::now();
         let control = Control::open(store, loaded_at).map_err(|error| error.to_string())?;
-        let Opened { ledger, boot } = ledger::open(&settings.server.store)?;
-        let telemetry = Telemetry::start(&settings, &tls, loaded_at)?;
+        let telemetry = Arc::new(Telemetry::start(&settings, &tls, loaded_at)?);
+        let Opened { ledger, boot } = ledger::open(&settings.server.store, telemetry.observer())?;
+        let stats = ledger.clone();
+        telemetry.metrics().ledger_from(move || LedgerGauges { available: stats.is_available(), stats: stats.stats() });
+        let (tasks, cut, unknown) = (TaskTracker::new(), CancellationToken::new(), Arc::new(Notify::new()));
+        let runner = Runner::new(Parts {
+            ledger: ledger.clone(),
+            tls: tls.clone(),
+            boot,
+            tasks: tasks.clone(),
+            cut: cut.clone(),
+            unknown: Arc::clone(&unknown),
+        });
         let admission = Arc::new(Admission::default());
         let watched = Arc::clone(&admission);
         telemetry.metrics().in_flight_from(move || watched.in_flight());
@@ -105,7 +124,7 @@ impl App {
         Ok(Self {
             current: ArcSwap::from_pointee(Current { settings, upstreams, clients, generation: 1, loaded_at }),
             tls,
-            telemetry: Arc::new(telemetry),
+            telemetry,
             control,
             ledger,
             boot,
@@ -115,8 +134,10 @@ impl App {
             admission,
             board,
             started_at: loaded_at,
-            cut: CancellationToken::new(),
-            tasks: TaskTracker::new(),
+            runner,
+            unknown,
+            cut,
+            tasks,
             draining: AtomicBool::new(false),
             reloads: Mutex::new(ReloadStatus::new(UnixMillis::now())),
         })
@@ -152,6 +173,19 @@ impl App {
             tracing::error!(%error, "event lines go on to where they went");
         }
         self.current.store(Arc::new(Current { settings, upstreams, clients, generation, loaded_at }));
+    }
+
+    /// What asks about unknown outcomes, to be run once.
+    pub fn reconciler(self: &Arc<Self>) -> Reconciler {
+        let app = Arc::clone(self);
+        Reconciler {
+            ledger: self.ledger.clone(),
+            tls: self.tls.clone(),
+            tools: Box::new(move |tool| app.current().settings.tools.get(tool).cloned()),
+            random: random_u64,
+            unknown: Arc::clone(&self.unknown),
+            stop: self.cut.clone(),
+        }
     }
 
     /// How the loads of the configuration went.

@@ -1,8 +1,8 @@
 //! The composition root: builds every room, binds the listeners, and takes it all down in numbered phases.
 
 mod cors;
-mod head;
 mod journal;
+mod ledger;
 mod listener;
 pub mod reload;
 pub mod run;
@@ -50,8 +50,8 @@ pub struct Server {
     accept: Vec<JoinHandle<()>>,
     /// Ends with the server.
     memory: AbortOnDropHandle<()>,
-    /// Ends with the server.
-    head: AbortOnDropHandle<()>,
+    /// End with the server: what the ledger does by itself.
+    ledger: Vec<AbortOnDropHandle<()>>,
 }
 
 /// The routes of the data plane.
@@ -68,7 +68,6 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/v1/responses/{*rest}", any(passthrough::or_not_built))
         .route("/v1beta/{*rest}", any(endpoints::not_built))
         .merge(executions::routes())
-        .route("/v1/tools/{tool}", any(endpoints::not_built))
         .route("/v1/jobs", any(endpoints::not_built))
         .route("/v1/jobs/{*rest}", any(endpoints::not_built))
         .route("/healthz", get(endpoints::healthz))
@@ -105,8 +104,8 @@ impl Server {
         // It ends with the data plane and not before: an operator may want to look while a shutdown takes its time.
         accept.extend(admin_listener.map(|listener| serve(admin::router(Arc::clone(&app)), listener)));
         let memory = AbortOnDropHandle::new(tokio::spawn(memory::watch(Arc::clone(&app))));
-        let head = AbortOnDropHandle::new(tokio::spawn(head::keep(Arc::clone(&app))));
-        Ok(Self { address, admin, app, connections, accepting, closing, accept, memory, head })
+        let ledger = ledger::tasks(&app);
+        Ok(Self { address, admin, app, connections, accepting, closing, accept, memory, ledger })
     }
 
     /// Where it listens.
@@ -135,14 +134,17 @@ impl Server {
         self.connections.close();
         tracing::info!(in_flight = self.app.admission.in_flight(), grace_ms = grace.as_millis(), "shutting down");
         // 2
-        if timeout(grace, self.app.admission.idle()).await.is_err() {
+        let quiet = async { tokio::join!(self.app.admission.idle(), self.app.runner.idle()) };
+        if timeout(grace, quiet).await.is_err() {
             // 3
             tracing::warn!(
                 in_flight = self.app.admission.in_flight(),
+                tools = self.app.runner.running(),
                 "the grace limit is over: what still runs is interrupted"
             );
             self.app.cut.cancel();
-            let _ = timeout(CUT_MAX, self.app.admission.idle()).await;
+            let quiet = async { tokio::join!(self.app.admission.idle(), self.app.runner.idle()) };
+            let _ = timeout(CUT_MAX, quiet).await;
         }
         // 4
         self.closing.cancel();
@@ -153,11 +155,11 @@ impl Server {
             let _ = accept.await;
         }
         self.memory.abort();
-        self.head.abort();
+        self.ledger.iter().for_each(AbortOnDropHandle::abort);
         // 6
         self.app.telemetry.flush().await;
         // 7
-        let (app, ledger, store) = (Arc::clone(&self.app), self.app.ledger.clone(), head::store(&self.app));
+        let (app, ledger, store) = (Arc::clone(&self.app), self.app.ledger.clone(), ledger::store(&self.app));
         let control = timeout(STORE_MAX, tokio::task::spawn_blocking(move || app.control.close()));
         let close = move || {
             ledger.close();

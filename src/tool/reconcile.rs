@@ -168,7 +168,9 @@ impl Reconciler {
             }
             let verdict = agreement.hear(hear(probe, &seen), since(&record, began), probe);
             let over = began.elapsed() >= PROBED_FOR.saturating_add(probe.absent_after);
-            if self.observe(&record, probe, &seen, verdict, over && verdict.is_none()).await && (verdict.is_some() || over) {
+            if self.observe(&record, probe, &seen, verdict, over && verdict.is_none()).await
+                && (verdict.is_some() || over)
+            {
                 return;
             }
         }
