@@ -20,6 +20,7 @@
 //! | [`classify`] | one class for each failure, and the wait it asks for | yes |
 //! | [`boundary`] | may we still change our mind? the state machine and its hold | yes |
 //! | [`accept`] | does the answer keep the contract? tool calls whole and fitting, text in its declared form | yes |
+//! | [`tool`] | a tool's arguments against its schema, its line for people, what is hidden and what is erased | |
 //! | [`reply`] | what a caller is told, printed by each dialect in its own shape | yes |
 //! | [`config`] | the file and what it includes, all problems, the checked settings, what differs between two loads | |
 //! | [`admin`] | the operators' listener: tokens, roles, switches, the journal | |
@@ -59,7 +60,7 @@
 //! - *hyper-util's client* stands in for reqwest on the attempt path ([`upstream`]): it can be made to prove "no hidden resend" and
 //!   whether any byte was sent. reqwest is the tests' client.
 //! - *A kill ends no attempt that is held* (DESIGN's boundary table has one): SPEC's "effective for new attempts" is what is kept.
-//! - *`transcript/`, `tool/`, `queue/`* come with the capabilities that need them; a key of theirs is refused as
+//! - *`transcript/`, `queue/`* come with the capabilities that need them; a key of theirs is refused as
 //!   `not_built_yet`.
 
 // They panic where the reader has gone, and wait where it does not read: `telemetry::say` does neither.
@@ -87,5 +88,6 @@ pub mod relay;
 pub mod reply;
 pub mod serve;
 pub mod telemetry;
+pub mod tool;
 pub mod upstream;
 pub mod wire;

@@ -10,9 +10,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::key::ExecutionKey;
 use crate::record::UnixMillis;
+use crate::store::{Broken, Verdict};
 
 /// `previous` of the first entry.
 pub const GENESIS: &str = "0000000000000000000000000000000000000000000000000000000000000000";
+
+/// Domain of the hashes: no other hash of this program can stand for one of them.
+const CONTEXT: &str = "rubicon-ledger 2026-11-30 journal entry v1";
 
 /// What happened, before it has its place in the chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,11 +87,129 @@ impl Default for Head {
     }
 }
 
-/// Whose execution an entry is about, from its subject.
+impl Draft {
+    /// Puts it behind `head`; `content` as [`content`](crate::content) makes it, empty for a remark.
+    #[must_use]
+    pub fn chained(self, head: &Head, content: Arc<str>) -> Entry {
+        let mut entry = Entry {
+            sequence: head.sequence.saturating_add(1),
+            at: self.at,
+            by: self.by,
+            action: self.action,
+            subject: self.subject,
+            from: self.from,
+            to: self.to,
+            version: self.version,
+            epoch: self.epoch,
+            reason: self.reason,
+            content,
+            previous: Arc::clone(&head.hash),
+            hash: Arc::from(""),
+        };
+        entry.hash = Arc::from(entry.digest().as_str());
+        entry
+    }
+}
+
 impl Entry {
     /// The execution key, where it is about an execution.
     #[must_use]
     pub fn execution(&self) -> Option<ExecutionKey> {
         self.subject.parse().ok()
+    }
+
+    /// What [`Entry::hash`] must be, in hex: blake3 in derive-key mode over all other fields, each text preceded by its length.
+    #[must_use]
+    pub fn digest(&self) -> String {
+        let mut hasher = blake3::Hasher::new_derive_key(CONTEXT);
+        for number in [self.sequence, self.at.0, self.version, u64::from(self.epoch)] {
+            hasher.update(&number.to_le_bytes());
+        }
+        let texts = [&self.by, &self.action, &self.subject, &self.from, &self.to, &self.reason, &self.content];
+        for text in texts.into_iter().chain([&self.previous]) {
+            hasher.update(&u64::try_from(text.len()).unwrap_or(u64::MAX).to_le_bytes());
+            hasher.update(text.as_bytes());
+        }
+        hasher.finalize().to_hex().to_string()
+    }
+
+    /// The chain's end where this is the last one.
+    #[must_use]
+    pub fn head(&self) -> Head {
+        Head { sequence: self.sequence, hash: Arc::clone(&self.hash) }
+    }
+}
+
+/// Walks along the chain, one entry at a time.
+#[derive(Debug, Default)]
+pub struct Verifier {
+    head: Head,
+    wanted: Option<Arc<str>>,
+    wanted_seen: bool,
+    /// Records that agree with their last entry.
+    pub records: u64,
+    /// Records whose content was erased.
+    pub erased: u64,
+}
+
+impl Verifier {
+    /// Looks for `wanted`, too: the hash of a head that was kept elsewhere.
+    #[must_use]
+    pub fn new(wanted: Option<&str>) -> Self {
+        Self::after(Head::default(), wanted)
+    }
+
+    /// Begins behind `head`, which is taken for granted: a part of a long chain.
+    #[must_use]
+    pub fn after(head: Head, wanted: Option<&str>) -> Self {
+        let seen = wanted.is_none_or(|hash| *hash == *head.hash);
+        Self { head, wanted: wanted.map(Arc::from), wanted_seen: seen, ..Self::default() }
+    }
+
+    /// The next entry, as it stands under the number `at`; `None`: it could not be read.
+    ///
+    /// # Errors
+    /// What is broken: the walk ends here.
+    pub fn take(&mut self, at: u64, entry: Option<&Entry>) -> Result<(), Broken> {
+        let expected = self.head.sequence.saturating_add(1);
+        let broken =
+            |sequence, why| Err(Broken { sequence, why: Arc::from(why), key: entry.and_then(Entry::execution) });
+        if at != expected {
+            return broken(expected, "missing");
+        }
+        let Some(entry) = entry else { return broken(at, "unreadable") };
+        if entry.sequence != at {
+            return broken(at, "renumbered");
+        }
+        if entry.previous != self.head.hash {
+            return broken(at, "unlinked");
+        }
+        if entry.digest() != *entry.hash {
+            return broken(at, "changed");
+        }
+        self.wanted_seen |= self.wanted.as_ref() == Some(&entry.hash);
+        self.head = entry.head();
+        Ok(())
+    }
+
+    /// The last entry that holds.
+    #[must_use]
+    pub fn head(&self) -> &Head {
+        &self.head
+    }
+
+    /// The verdict.
+    #[must_use]
+    pub fn finish(self, broken: Option<Broken>) -> Verdict {
+        let cut = || Broken { sequence: self.head.sequence.saturating_add(1), why: Arc::from("cut_off"), key: None };
+        let broken = broken.or_else(|| (!self.wanted_seen).then(cut));
+        Verdict {
+            ok: broken.is_none(),
+            entries: self.head.sequence,
+            records: self.records,
+            erased: self.erased,
+            head: self.head,
+            broken,
+        }
     }
 }

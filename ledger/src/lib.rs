@@ -25,7 +25,9 @@
 //! the logarithm of sorting.
 
 mod canonical;
+mod codes;
 mod command;
+mod content;
 mod differs;
 mod error;
 pub mod failpoint;
@@ -50,9 +52,11 @@ pub use command::{
 pub use differs::{Differences, MAX_DIFFERENCES, differs};
 pub use error::{BadDigest, BadName, BadPointer, BadProjection, Refusal, Refused};
 pub use ids::{MAX_NAME_BYTES, Occurrence, OperationId, RootId, RunNumber, TenantId, ToolName};
-pub use journal::{Draft, Entry, GENESIS, Head};
+pub use journal::{Draft, Entry, GENESIS, Head, Verifier};
 pub use key::{ExecutionKey, FINGERPRINT_CONTEXT, Fingerprint, KEY_CONTEXT, KeyParts, SLOT_CONTEXT, Slot};
-pub use ledger::{Ledger, Options, Unavailable};
+pub use ledger::{
+    BEHIND_MAX, Ledger, MAX_WAITERS, Observer, Options, QUEUE_MAX, Stats, Transition, Unavailable, Waiter,
+};
 pub use machine::{Decision, decide};
 pub use number::{MAX_DIGITS, MAX_EXPONENT, Number};
 pub use parse::{MAX_BYTES, MAX_DEPTH};

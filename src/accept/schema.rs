@@ -7,8 +7,10 @@
 //! judged fits: the provider has taken the schema, and an answer is not held against a rule that we cannot read.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
-use jsonschema::{PatternOptions, Validator};
+use jsonschema::error::ValidationErrorKind;
+use jsonschema::{PatternOptions, ValidationError, Validator};
 use serde_json::Value;
 
 /// Bytes of one schema; the largest that providers take are a fraction of it.
@@ -28,10 +30,67 @@ const PATTERN_BYTES_MAX: usize = 256 * 1024;
 const PATTERNS_MAX: usize = 64;
 
 /// A schema that can be judged by.
-#[derive(Debug)]
 pub struct Schema {
     validator: Validator,
     values: usize,
+}
+
+impl fmt::Debug for Schema {
+    /// Its name only: settings that hold one also hold the text it was made of.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Schema")
+    }
+}
+
+/// Why a schema can't be judged by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unjudgeable {
+    /// Over [`SCHEMA_BYTES_MAX`], [`WORK_MAX`] or 64 patterns.
+    TooLarge,
+    /// Over [`LEVELS_MAX`] with every reference put in place.
+    TooDeep,
+    /// A reference to anywhere but its own definitions by `#/…`, or to one that does not exist.
+    RefersElsewhere,
+    /// A reference that leads back to itself.
+    Circle,
+    /// No JSON Schema, or a pattern that the engine can't run.
+    NotASchema,
+}
+
+impl Unjudgeable {
+    /// In words, for whoever wrote it.
+    #[must_use]
+    pub fn what(self) -> &'static str {
+        match self {
+            Self::TooLarge => "it is too large, or has too many patterns",
+            Self::TooDeep => "it is too deep, with every `$ref` put in place",
+            Self::RefersElsewhere => {
+                "a `$ref` leads to anywhere but a definition of its own (`#/$defs/…`): nothing is fetched"
+            }
+            Self::Circle => "a `$ref` leads back to itself",
+            Self::NotASchema => "it is no valid JSON Schema, or has a pattern with look-around",
+        }
+    }
+}
+
+/// Where a value does not fit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Misfit {
+    /// JSON Pointer into the value.
+    pub at: String,
+    /// The schema's keyword that it breaks: `type`, `required`, `enum` …
+    pub keyword: String,
+}
+
+/// What comes of judging by a bounded schema.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Judged {
+    /// It fits.
+    Fits,
+    /// It does not; the first place found.
+    Unfit(Misfit),
+    /// The value is too large to be judged by this schema.
+    TooLarge,
 }
 
 impl Schema {
@@ -41,21 +100,52 @@ impl Schema {
         if json.len() > SCHEMA_BYTES_MAX {
             return None;
         }
-        let schema: Value = serde_json::from_str(json).ok()?;
-        let mut unfolding = Unfolding { schema: &schema, known: BTreeMap::new(), patterns: 0 };
-        let Unfolded { values, .. } = unfolding.unfold(&schema, 0)?;
+        Self::build(&serde_json::from_str(json).ok()?).ok()
+    }
+
+    /// Reads a schema whose size somebody else bounds, and says what is wrong with it.
+    ///
+    /// # Errors
+    /// Why it can't be judged by.
+    pub fn build(schema: &Value) -> Result<Self, Unjudgeable> {
+        let mut unfolding = Unfolding { schema, known: BTreeMap::new(), patterns: 0 };
+        let Unfolded { values, .. } = unfolding.unfold(schema, 0)?;
         if values > WORK_MAX || unfolding.patterns > PATTERNS_MAX {
-            return None;
+            return Err(Unjudgeable::TooLarge);
         }
         let patterns = PatternOptions::regex().size_limit(PATTERN_BYTES_MAX).dfa_size_limit(PATTERN_BYTES_MAX);
         let options = jsonschema::options().offline().should_validate_formats(false).with_pattern_options(patterns);
-        Some(Self { validator: options.build(&schema).ok()?, values })
+        let validator = options.build(schema).map_err(|_| Unjudgeable::NotASchema)?;
+        Ok(Self { validator, values })
+    }
+
+    /// Whether a value fits, and where it does not. One that can't be judged is told apart: unlike a provider, nobody else has checked it.
+    pub fn judge(&self, value: &Value) -> Judged {
+        if self.values.saturating_mul(size(value)) > WORK_MAX {
+            return Judged::TooLarge;
+        }
+        match self.validator.validate(value) {
+            Ok(()) => Judged::Fits,
+            Err(error) => Judged::Unfit(Misfit { at: place(&error), keyword: error.kind().keyword().to_owned() }),
+        }
     }
 
     /// Whether a value fits. One that is too large to be judged by this schema does.
     pub fn fits(&self, value: &Value) -> bool {
         self.values.saturating_mul(size(value)) > WORK_MAX || self.validator.is_valid(value)
     }
+}
+
+/// Where an error is: of a member that is missing or too many, the member itself.
+fn place(error: &ValidationError<'_>) -> String {
+    let member = match error.kind() {
+        ValidationErrorKind::Required { property } => property.as_str(),
+        ValidationErrorKind::AdditionalProperties { unexpected }
+        | ValidationErrorKind::UnevaluatedProperties { unexpected } => unexpected.first().map(String::as_str),
+        _ => None,
+    };
+    let object = error.instance_path().as_str();
+    member.map_or_else(|| object.to_owned(), |name| format!("{object}/{}", name.replace('~', "~0").replace('/', "~1")))
 }
 
 /// What a part of a schema comes to with every reference put in place.
@@ -74,10 +164,10 @@ struct Unfolding<'s> {
 }
 
 impl<'s> Unfolding<'s> {
-    /// `None`: it refers elsewhere, by a name of its own, or to itself, or is too deep. `above`: levels above it.
-    fn unfold(&mut self, value: &'s Value, above: usize) -> Option<Unfolded> {
+    /// Refused: it refers elsewhere, by a name of its own, or to itself, or is too deep. `above`: levels above it.
+    fn unfold(&mut self, value: &'s Value, above: usize) -> Result<Unfolded, Unjudgeable> {
         if above >= LEVELS_MAX {
-            return None;
+            return Err(Unjudgeable::TooDeep);
         }
         let mut all = Unfolded { values: 1, levels: 1 };
         let mut add = |part: Unfolded| {
@@ -94,8 +184,12 @@ impl<'s> Unfolding<'s> {
                 for (name, part) in members {
                     match (name.as_str(), part) {
                         ("$ref", Value::String(to)) => add(self.target(to, above + 1)?),
-                        ("$dynamicRef" | "$recursiveRef", Value::String(_)) => return None,
-                        ("$id", Value::String(_)) if is_inner(self.schema, members) => return None,
+                        ("$dynamicRef" | "$recursiveRef", Value::String(_)) => {
+                            return Err(Unjudgeable::RefersElsewhere);
+                        }
+                        ("$id", Value::String(_)) if is_inner(self.schema, members) => {
+                            return Err(Unjudgeable::RefersElsewhere);
+                        }
                         ("pattern", Value::String(_)) => self.patterns += 1,
                         ("patternProperties", Value::Object(named)) => self.patterns += named.len(),
                         _ => {}
@@ -105,19 +199,22 @@ impl<'s> Unfolding<'s> {
             }
             _ => {}
         }
-        (above + all.levels <= LEVELS_MAX).then_some(all)
+        if above + all.levels > LEVELS_MAX { Err(Unjudgeable::TooDeep) } else { Ok(all) }
     }
 
-    fn target(&mut self, to: &'s str, above: usize) -> Option<Unfolded> {
+    fn target(&mut self, to: &'s str, above: usize) -> Result<Unfolded, Unjudgeable> {
         // Escapes of URLs would need decoding first; nobody writes them.
-        let at = to.strip_prefix('#').filter(|at| (at.is_empty() || at.starts_with('/')) && !at.contains('%'))?;
+        let at = to.strip_prefix('#').filter(|at| (at.is_empty() || at.starts_with('/')) && !at.contains('%'));
+        let at = at.ok_or(Unjudgeable::RefersElsewhere)?;
         if let Some(known) = self.known.get(at) {
-            return (*known).filter(|known| above + known.levels <= LEVELS_MAX);
+            let known = known.ok_or(Unjudgeable::Circle)?;
+            return if above + known.levels > LEVELS_MAX { Err(Unjudgeable::TooDeep) } else { Ok(known) };
         }
         self.known.insert(at, None);
-        let unfolded = self.unfold(self.schema.pointer(at)?, above)?;
+        let target = self.schema.pointer(at).ok_or(Unjudgeable::RefersElsewhere)?;
+        let unfolded = self.unfold(target, above)?;
         self.known.insert(at, Some(unfolded));
-        Some(unfolded)
+        Ok(unfolded)
     }
 }
 

@@ -13,6 +13,7 @@ mod domains;
 mod failover;
 mod lists;
 mod paths;
+mod tools;
 
 use serde::Serialize;
 
@@ -115,6 +116,7 @@ pub fn report(loaded: &Loaded, now: UnixMillis) -> Report {
     reachable(settings, &mut finder);
     paths::find(&mut finder);
     lists::find(&mut finder);
+    tools::find(&mut finder);
     let mut report = finder.report;
     report.problems.sort_by(|a, b| (&a.file, a.line, a.column).cmp(&(&b.file, b.line, b.column)));
     report

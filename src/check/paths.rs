@@ -1,6 +1,6 @@
 //! Files that `serve` will need: can they be had? Told as far as can be seen without making or changing anything.
 //!
-//! In: the paths of the control store and of the event lines. Out: problems. What is not seen here (a full disk, another owner of the
+//! In: the paths of the control store, of the ledger and of the event lines. Out: problems. What is not seen here (a full disk, another owner of the
 //! store) `serve` says when it starts.
 
 use std::fs::{self, OpenOptions};
@@ -18,6 +18,10 @@ const KERNELS: [&str; 2] = ["/proc", "/sys"];
 pub(super) fn find(finder: &mut Finder<'_>) {
     let settings = &finder.loaded.settings;
     if let StoreSettings::Redb(path) = &settings.server.store {
+        if let Some(why) = unusable(path).filter(|_| !settings.tools.is_empty()) {
+            let message = format!("{}: the ledger cannot be used: {why}", path.display());
+            finder.push(Severity::Error, Code::StoreUnusable, "server.store".to_owned(), message);
+        }
         let path = control_path(path);
         let empty = fs::metadata(&path).is_ok_and(|found| found.is_file() && found.len() == 0);
         let why = if empty { Some("it is empty: its switches are lost".to_owned()) } else { unusable(&path) };

@@ -413,3 +413,48 @@ fn members_of_a_split() {
     let off = split(&["planned"], "enabled = false\n");
     assert_eq!(serious(&off.problems), Vec::<String>::new());
 }
+
+#[test]
+fn tools() {
+    let people = "[[operator]]\nname = \"ana\"\ntoken = \"env:TOKEN_OF_ANA\"\nrole = \"operator\"\n[[operator]]\nname = \"bo\"\ntoken = \"env:TOKEN_OF_BO\"\nrole = \"approver\"\n";
+    let careful = "key_fields = [\"/id\"]\nschema = { type = \"object\", properties = { id = {} }, required = [\"id\"] }\n\
+        probe = { url = \"https://t.example/{key}\", rules = [{ status = 404, outcome = \"not_executed\" }] }\n";
+    let without = ["info tool_without_key_fields", "info tool_without_probe", "info tool_without_schema"];
+    let client = "[[client]]\nname = \"c\"\nkeys = [\"env:C\"]\nworkflows = [\"w\"]\n";
+    let none: &[&str] = &[];
+    for (tool, more, expected) in [
+        (careful, people, none),
+        ("", people, &without),
+        (
+            "similar = \"off\"\n",
+            people,
+            &["info tool_without_probe", "info tool_without_schema", "warning tool_without_key_fields"],
+        ),
+        ("effect = \"read_only\"\n", "", none),
+        ("effect = \"read_only\"\nkey_fields = [\"/id\"]\n", "", none),
+        (careful, "", &["warning tool_without_operator"]),
+        (&format!("impact = \"high\"\n{careful}"), people, none),
+        (
+            &format!("impact = \"high\"\n{careful}"),
+            people.split("[[operator]]\nname = \"bo\"").next().unwrap(),
+            &["warning tool_without_operator"],
+        ),
+        (
+            "effect = \"read_only\"\napproval = \"before_run\"\n",
+            people.split("[[operator]]\nname = \"bo\"").next().unwrap(),
+            &["warning tool_without_operator"],
+        ),
+        (careful, &format!("{people}{client}"), &["warning tool_unreachable"]),
+        (careful, &format!("{people}[server]\nstore = \"memory\"\n"), &["warning ledger_in_memory"]),
+        (careful, &format!("{people}{client}tools = [\"t\"]\n"), none),
+    ] {
+        let text = format!("{GOOD}[tool.t]\n{tool}{more}");
+        let mut list: Vec<_> = found(&text)
+            .iter()
+            .filter(|problem| problem.code.name().contains("tool") || problem.code.name().contains("ledger"))
+            .map(|problem| format!("{} {}", problem.severity.name(), problem.code.name()))
+            .collect();
+        list.sort();
+        assert_eq!(list, expected, "{tool}{more}");
+    }
+}

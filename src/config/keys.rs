@@ -66,6 +66,12 @@ pub(super) enum Kind {
     Choice(&'static [Word]),
     /// Several of these words.
     Choices(&'static [Word]),
+    /// A table of strings by names that are none of this table's: header fields.
+    Strings,
+    /// Any value that JSON has.
+    Json,
+    /// `file:PATH`, or any table that JSON has.
+    JsonOrFile,
     /// Not looked at (not built yet); the text names the type for the documentation.
     Opaque(&'static str),
 }
@@ -160,6 +166,9 @@ impl Key {
             Kind::Date => "date".into(),
             Kind::Choice(list) => format!("one of {}", words(list)),
             Kind::Choices(list) => format!("array of {}", words(list)),
+            Kind::Strings => "table of strings".into(),
+            Kind::Json => "any value".into(),
+            Kind::JsonOrFile => "table, or `file:PATH`".into(),
             Kind::Opaque(text) => text.into(),
         }
     }

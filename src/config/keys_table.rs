@@ -3,9 +3,9 @@
 
 use super::keys::Default::{Absent, Empty, Flag as FlagDefault, Int as IntDefault, Required, Text as TextDefault};
 use super::keys::Kind::{
-    Choice, Choices, Date, Flag, Int, Named, Number, Opaque, RouteOrSplit, Secret, Secrets, Table,
+    Choice, Choices, Date, Flag, Int, Json, JsonOrFile, Named, Number, Opaque, RouteOrSplit, Secret, Secrets, Strings,
 };
-use super::keys::Kind::{Tables, Text, Texts};
+use super::keys::Kind::{Table, Tables, Text, Texts};
 use super::keys::{Default, Key, Kind, State, Word};
 
 const HOUR: u64 = 3_600_000;
@@ -48,8 +48,10 @@ const INCLUDED: Kind = Choices(&[
     Word("approval", true),
     Word("client", true),
     Word("operator", true),
-    Word("tool", false),
+    Word("tool", true),
 ]);
+const OUTCOME: Kind =
+    Choice(&[Word("succeeded", true), Word("not_executed", true), Word("executed_error", true), Word("unknown", true)]);
 const PER_MILLION: &str = "USD per million tokens";
 const ANY: Default = Absent("any");
 const NOT_STATED: Default = Absent("not stated");
@@ -68,7 +70,7 @@ pub(super) const KEYS: &[Key] = &[
     int("server.max_in_flight", 1, 1_000_000, "requests", IntDefault(10_000), "Requests at once; more are shed with 503."),
     int("server.exhausted_status", 400, 599, "HTTP status", IntDefault(424), "What a caller gets when a provider's failure could not be recovered."),
     key("server.admin_listen", Text, Absent("`127.0.0.1:8081` where there is an `[[operator]]` or `metrics_open`, else off"), "Address and port of the admin side; loopback only, it speaks in clear."),
-    key("server.store", Text, Absent("`redb:data/rubicon.redb` where there is an `[[operator]]`, else `memory`"), "Where what must survive a restart is kept: `redb:PATH` or `memory`."),
+    key("server.store", Text, Absent("`redb:data/rubicon.redb` where there is an `[[operator]]` or a `[tool.NAME]`, else `memory`"), "Where what must survive a restart is kept: `redb:PATH` or `memory`."),
     int("server.memory_bytes", 64 * MIB, 1 << 50, "bytes", Absent("half the machine's or the cgroup's"), "Memory of the process over which new work is shed with 503."),
     key("server.metrics_open", Flag, FlagDefault(false), "`/metrics` on the admin side without an operator's token."),
     key("server.cors_origins", Texts, NONE, "Origins that get CORS headers, `https://app.example` (scheme, host, port; no path, no `*`): their pages may call this relay, with a key of their own."),
@@ -89,7 +91,7 @@ pub(super) const KEYS: &[Key] = &[
     key("client.keys", Secrets, Required, "Its keys, as `Authorization: Bearer`, `x-api-key` or `x-goog-api-key`; several for rotation."),
     key("client.workflows", Texts, NONE, "Workflows it may call."),
     key("client.show_routes", Flag, FlagDefault(false), "Whether it sees route names and refusals."),
-    later("client.tools", "array of strings", "Tools it may claim or run."),
+    key("client.tools", Texts, NONE, "Tools it may claim or run; without any `[[client]]` all may be."),
     // ---- operator ----
     key("operator", Tables, Absent("the admin side is off"), "Who may use the admin side."),
     key("operator.name", Text, Required, "The operator's name, as journaled."),
@@ -208,8 +210,42 @@ pub(super) const KEYS: &[Key] = &[
     key("approval.by", Text, NONE, "Who approved."),
     key("approval.evidence", Text, NONE, "Where it is written down."),
     key("approval.route_digest", Text, Absent("not compared"), "`rd1:…` of the route as it was approved; `check` prints it."),
+    // ---- tool ----
+    key("tool", Named, Absent("none: executions of it are refused"), "A tool that the application runs, or the relay for it, through the execution ledger."),
+    key("tool.effect", Choice(&[Word("read_only", true), Word("write", true)]), TextDefault("write"), "Whether it changes anything. A `write` tool runs once an intent; a `read_only` one may run again."),
+    key("tool.owner", Text, NONE, "Whose it is: operators list what is uncertain by owner."),
+    key("tool.impact", Choice(&[Word("normal", true), Word("high", true)]), TextDefault("normal"), "`high`: an operator's verdict about an unknown outcome needs a second person."),
+    key("tool.schema", JsonOrFile, Absent("any object"), "JSON Schema of its arguments (2020-12 unless `$schema` says otherwise), checked before anything is claimed. `$ref` to its own definitions only, and to none that leads back; `format` is not checked. `file:PATH`: a JSON file of at most 64 KiB."),
+    key("tool.endpoint", Table, Absent("only the application runs it"), "Where the relay runs it (`POST /v1/tools/NAME`)."),
+    key("tool.endpoint.url", Text, Required, "Its address: scheme, host, path and query, no user or fragment. Plain http only to loopback, or where `allow_plain_http` says so."),
+    key("tool.endpoint.method", Choice(&[Word("POST", true), Word("PUT", true), Word("PATCH", true), Word("DELETE", true)]), TextDefault("POST"), "Carries the arguments as its body."),
+    key("tool.endpoint.headers", Strings, NONE, "Sent besides `Content-Type`, `Idempotency-Key` and `Rubicon-Operation-Id`. A value is text, `env:NAME`, `file:PATH`, or a word before one of these (`Bearer env:NAME`). Credentials (`authorization`, `cookie`, `*-key`, `*-token`, `*-secret`) never as text."),
+    key("tool.allow_plain_http", Flag, FlagDefault(false), "Plain http beyond loopback, to `endpoint` and `probe`."),
+    ms("tool.timeout_ms", 1, HOUR, 30_000, "From connecting to the last byte of the answer; over it the outcome is unknown once anything was sent. Of a probe's call, too."),
+    key("tool.result_rules", Tables, Absent("the status decides"), "What an answer means where its status alone would mislead; the first that matches. Each has a `pointer`, a `status`, or both."),
+    key("tool.result_rules.pointer", Text, Absent("the body is not looked at"), "JSON Pointer into the answer."),
+    key("tool.result_rules.equals", Json, Absent("any value, if only it is there"), "The value that must be there."),
+    int("tool.result_rules.status", 100, 599, "HTTP status", Absent("any"), "The answer's status."),
+    key("tool.result_rules.outcome", OUTCOME, Required, "What it means then."),
+    key("tool.probe", Table, Absent("a person finds out"), "A status query that finds out what became of an unknown outcome."),
+    key("tool.probe.url", Text, Required, "Asked with GET; `{key}` in its path or query stands for the execution key that the call carried as `Idempotency-Key`."),
+    key("tool.probe.headers", Strings, NONE, "As `endpoint.headers`."),
+    key("tool.probe.rules", Tables, Required, "What its answer means; the first that matches, and none: asked again later. `not_executed` is *absent*."),
+    key("tool.probe.rules.pointer", Text, Absent("the body is not looked at"), "JSON Pointer into the answer."),
+    key("tool.probe.rules.equals", Json, Absent("any value, if only it is there"), "The value that must be there."),
+    int("tool.probe.rules.status", 100, 599, "HTTP status", Absent("any"), "The answer's status."),
+    key("tool.probe.rules.outcome", OUTCOME, Required, "What it means then; `unknown`: not yet decided there."),
+    ms("tool.probe.absent_after_ms", 0, DAY, 60_000, "How long after the run *absent* begins to count: longer than it may take until what was done can be seen there."),
+    int("tool.probe.agree", 1, 100, "answers", IntDefault(1), "How many answers in a row must agree before they count."),
+    key("tool.approval", Choice(&[Word("none", true), Word("before_run", true)]), TextDefault("none"), "`before_run`: each run waits for an operator's approval."),
+    key("tool.similar", Choice(&[Word("confirm", true), Word("off", true)]), TextDefault("confirm"), "Whether a near-duplicate (same run of the agent, other free text) of one that is unknown, running or just succeeded is held until it is confirmed. Where there are `key_fields` they tell."),
+    int("tool.max_runs", 1, 100, "runs", IntDefault(3), "Runs of one intent in all, where each before was proved not to have executed."),
+    key("tool.summary", Text, Absent("the arguments"), "One line for people, JSON Pointers into the arguments in braces: `Charge {/amount} to {/card}`; `{{` is a brace."),
+    key("tool.redact", Texts, NONE, "JSON Pointers into arguments and result that operators do not see."),
+    key("tool.key_fields", Texts, Absent("all arguments"), "JSON Pointers into the arguments: what makes it the same intent. All must be there."),
+    key("tool.ignore_fields", Texts, NONE, "JSON Pointers into the arguments that count for nothing: trace ids, times of the request."),
+    int("tool.retention_days", 1, 36_500, "days", Absent("kept"), "After so many days arguments and result of what has ended are erased; the key stays and never runs again."),
     // ---- elsewhere ----
-    later("tool", "tables by name", "Tools of the execution ledger, with all keys below."),
     key("include", Tables, NONE, "Further files, so that what one team owns stands apart from what it may not decide. An included file includes nothing itself; the same name in two files is an error."),
     key("include.path", Text, Required, "A file, or files by `*` in the last part (`workflows/*.toml`; a leading dot is not matched), in the order of their names. At most 256 files and 8 MiB in all."),
     key("include.allow", INCLUDED, Required, "The tables that they may hold; any other is refused. `server`, `log`, `telemetry` and `include` stand in the config itself."),

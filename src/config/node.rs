@@ -38,6 +38,8 @@ pub(super) enum Value {
     Number(f64),
     /// A day, its first millisecond in UTC.
     Date(UnixMillis),
+    /// What JSON has.
+    Json(serde_json::Value),
     /// A table: what was written of it.
     Table(BTreeMap<&'static str, Node>),
     /// Tables by names that the user chose.
@@ -160,6 +162,22 @@ impl Node {
     pub(super) fn date(&self, name: &str) -> Option<UnixMillis> {
         match self.child(name).map(|child| &child.value) {
             Some(Value::Date(date)) => Some(*date),
+            _ => None,
+        }
+    }
+
+    /// A JSON value.
+    pub(super) fn json(&self, name: &str) -> Option<&serde_json::Value> {
+        match self.child(name).map(|child| &child.value) {
+            Some(Value::Json(json)) => Some(json),
+            _ => None,
+        }
+    }
+
+    /// This node's own string, for tables of strings.
+    pub(super) fn own_text(&self) -> Option<&str> {
+        match &self.value {
+            Value::Text(text) => Some(text),
             _ => None,
         }
     }

@@ -131,6 +131,16 @@ impl Walk<'_, '_> {
                 }
             }
             (Kind::Texts | Kind::Secrets | Kind::Choices(_), DeValue::Array(array)) => self.texts(spec, key, array),
+            (Kind::Strings, DeValue::Table(table)) => self.strings(spec, key, table),
+            (Kind::JsonOrFile, DeValue::String(text)) => Value::Text(text.clone().into_owned()),
+            (Kind::JsonOrFile, DeValue::Table(_)) | (Kind::Json, _) => match json(value) {
+                Ok(json) => Value::Json(json),
+                Err(place) => {
+                    let message = "has a date, or a number that JSON cannot carry exactly";
+                    self.problems.error(Code::InvalidValue, self.scope.base + place, key, message);
+                    Value::Bad
+                }
+            },
             (Kind::Flag, DeValue::Boolean(flag)) => Value::Flag(*flag),
             (Kind::Int { min, max, unit }, DeValue::Integer(int)) => {
                 let int = i128::from_str_radix(int.as_str(), int.radix()).ok();
@@ -170,6 +180,23 @@ impl Walk<'_, '_> {
                     all.insert(name.to_owned(), Node { at, key, pattern: spec.path, value: Value::Bad });
                 }
             }
+        }
+        Value::Named(all)
+    }
+
+    /// Names here are header fields, which may be longer and hold other characters than ours: whoever reads them checks them.
+    fn strings(&mut self, spec: &'static Key, key: &str, table: &DeTable<'_>) -> Value {
+        let mut all = BTreeMap::new();
+        for (name, value) in table {
+            let (at, name) = (self.at(name), name.get_ref().as_ref());
+            let key = join(key, name);
+            let value = if let DeValue::String(text) = value.get_ref() {
+                Value::Text(text.clone().into_owned())
+            } else {
+                self.wrong_type(at, &key, "a string", value.get_ref());
+                Value::Bad
+            };
+            all.insert(name.to_owned(), Node { at, key, pattern: spec.path, value });
         }
         Value::Named(all)
     }
@@ -294,6 +321,33 @@ fn decimal(value: &DeValue<'_>) -> Option<f64> {
         DeValue::Integer(int) => i64::from_str_radix(int.as_str(), int.radix()).ok().map(|int| int as f64),
         _ => None,
     }
+}
+
+/// A TOML value as JSON, or where it has none: dates, `nan`, `inf`, integers beyond 64 bits.
+fn json(value: &Spanned<DeValue<'_>>) -> Result<serde_json::Value, usize> {
+    use serde_json::Value as Json;
+    let no = || value.span().start;
+    Ok(match value.get_ref() {
+        DeValue::String(text) => Json::String(text.clone().into_owned()),
+        DeValue::Integer(int) => {
+            let int = i128::from_str_radix(int.as_str(), int.radix()).map_err(|_| no())?;
+            Json::Number(serde_json::Number::from_i128(int).ok_or_else(no)?)
+        }
+        DeValue::Float(_) => {
+            let float = decimal(value.get_ref()).and_then(serde_json::Number::from_f64);
+            Json::Number(float.ok_or_else(no)?)
+        }
+        DeValue::Boolean(flag) => Json::Bool(*flag),
+        DeValue::Datetime(_) => return Err(no()),
+        DeValue::Array(items) => Json::Array(items.iter().map(json).collect::<Result<_, _>>()?),
+        DeValue::Table(table) => {
+            let member = |(name, value): (&Spanned<_>, &_)| -> Result<(String, Json), usize> {
+                let name: &std::borrow::Cow<'_, str> = name.get_ref();
+                Ok((name.clone().into_owned(), json(value)?))
+            };
+            Json::Object(table.iter().map(member).collect::<Result<_, _>>()?)
+        }
+    })
 }
 
 fn start_of_day(date: toml::value::Date) -> Option<UnixMillis> {

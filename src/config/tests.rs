@@ -6,6 +6,7 @@ mod includes;
 mod kinds;
 mod problems;
 mod splits;
+mod tools;
 
 use std::io;
 use std::path::Path;
@@ -56,6 +57,18 @@ purpose = "failover"
 name = "ana"
 token = "env:TOKEN_OF_ANA"
 role = "viewer"
+
+[tool.t]
+
+[tool.t.endpoint]
+url = "https://t.example/run"
+
+[tool.t.probe]
+url = "https://t.example/runs/{key}"
+
+[[tool.t.probe.rules]]
+status = 404
+outcome = "not_executed"
 "#;
 
 pub(super) fn env(name: &str) -> Option<String> {
@@ -74,6 +87,7 @@ pub(super) fn read(path: &Path) -> io::Result<String> {
         Some("folder/key.txt") => Ok("file-secret\n".into()),
         Some("folder/crlf.txt") => Ok("file-secret\r\n".into()),
         Some("folder/two.txt") => Ok("file-secret\n\n".into()),
+        Some("folder/schema.json") => Ok(r#"{"type": "object", "properties": {"id": {}}, "required": ["id"]}"#.into()),
         Some("folder/empty.txt") => Ok("\n".into()),
         Some("folder/locked.txt") => Err(io::ErrorKind::PermissionDenied.into()),
         _ => Err(io::ErrorKind::NotFound.into()),

@@ -4,14 +4,15 @@
 use std::fmt::Write as _;
 
 use super::names::{
-    ALARM_FIELDS, ATTEMPT_FIELDS, Field, LABELS, METRICS, REQUEST_FIELDS, SHARED_FIELDS, TASK_FIELDS, span,
+    ALARM_FIELDS, ATTEMPT_FIELDS, EXECUTION_FIELDS, Field, LABELS, METRICS, REQUEST_FIELDS, SHARED_FIELDS, TASK_FIELDS,
+    span,
 };
 
 const HEAD: &str = "# What can be watched\n\n\
 Made from `src/telemetry/names.rs`; do not edit (`RUBICON_UPDATE_DOCS=1 cargo test --lib telemetry::doc`).\n\n\
 ## Event lines\n\n\
 JSON, a line each, to where `[log] events` says. One line an attempt, one a request of the data plane (also one that was\n\
-refused, left or replayed), one an outcome that an application tells, one an alarm. No prompt, output, argument or key is in any.\n\
+refused, left or replayed), one an outcome that an application tells, one a transition of a tool's execution, one an alarm. No prompt, output, argument or key is in any.\n\
 Every field is always there; what is not known or does not apply is `null`. A dot steps into an object.\n\n";
 
 const METRICS_HEAD: &str = "\n## Metrics\n\n\
@@ -32,6 +33,7 @@ fn render() -> String {
         ("`attempt` also has", ATTEMPT_FIELDS),
         ("`request` also has", REQUEST_FIELDS),
         ("`task`", TASK_FIELDS),
+        ("`execution`", EXECUTION_FIELDS),
         ("`alarm`", ALARM_FIELDS),
     ] {
         let _ = writeln!(text, "### {title}\n\n| field | meaning |\n| --- | --- |");

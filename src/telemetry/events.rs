@@ -4,6 +4,7 @@
 //! No prompt, output, argument or key has a field here. What is not from a closed list or the configuration (model names, the
 //! application's reason) goes through [`said`]: bounded, and what looks like a key masked.
 
+use rubicon_ledger::{ExecutionKey, ToolName};
 use serde::Serialize;
 
 use crate::class::Class;
@@ -347,6 +348,10 @@ pub struct AlarmEvent {
     pub operation: Option<OperationId>,
     /// The route it concerns.
     pub route: Option<RouteId>,
+    /// The execution it concerns.
+    pub execution: Option<ExecutionKey>,
+    /// Its tool.
+    pub tool: Option<ToolName>,
 }
 
 #[cfg(test)]

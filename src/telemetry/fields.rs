@@ -111,4 +111,30 @@ pub const ALARM_FIELDS: &[Field] = &[
     Field("kind", "what happened"),
     Field("operation", "operation id, where it concerns one"),
     Field("route", "route, where it concerns one"),
+    Field("execution", "execution key, where it concerns one"),
+    Field("tool", "its tool"),
+];
+
+/// Fields of the line of a transition of an execution.
+pub const EXECUTION_FIELDS: &[Field] = &[
+    Field("event", "`execution`"),
+    Field("time", "when it became so"),
+    Field("execution", "execution key"),
+    Field("tool", "the tool"),
+    Field("effect", "`read_only` or `write`"),
+    Field("tenant", "whose data it is"),
+    Field("operation", "the operation that asked first; null where none is known"),
+    Field("root", "the user's action or agent run that it belongs to"),
+    Field("occurrence", "which of several same calls"),
+    Field("action", "what was done: `plan`, `claim`, `complete`, `expire`, `resolve` …, as in the journal"),
+    Field("by", "who did it: a client's or operator's name, `relay`, `probe`"),
+    Field("from", "state before; null: it is new"),
+    Field("to", "state after"),
+    Field("failure", "`not_executed` or `executed_error` of a failed one"),
+    Field("reconciliation", "`none`, `probing`, `needs_operator`, `pending_second`, `resolved`"),
+    Field("reason", "why, cut after 256 bytes, what looks like a key masked"),
+    Field("epoch", "one more with each right to run"),
+    Field("version", "one more with each change"),
+    Field("runs", "runs of this intent so far"),
+    Field("flags", "what is odd: `unplanned`, `changed_arguments`, `double_effect_suspected` …"),
 ];

@@ -8,6 +8,7 @@
 //! configuration and closed lists: [`Metrics::config_taken`] says which models it names, any other is `other`.
 
 mod counted;
+mod ledger;
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -149,6 +150,7 @@ pub struct Metrics {
     store_writable: Gauge,
     failover_disabled: Gauge,
     issuers_dropped: Counter,
+    ledger: ledger::LedgerMetrics,
 }
 
 impl fmt::Debug for Metrics {
@@ -213,6 +215,7 @@ impl Default for Metrics {
             store_writable: put(r, &names::STORE_WRITABLE, Gauge::default()),
             failover_disabled: put(r, &names::FAILOVER_DISABLED, Gauge::default()),
             issuers_dropped: put(r, &names::ISSUERS_DROPPED, Counter::default()),
+            ledger: ledger::LedgerMetrics::new(r),
             registry: Registry::default(),
         };
         let version = labels(&names::BUILD, [Cow::Borrowed(env!("CARGO_PKG_VERSION"))]);
@@ -235,6 +238,7 @@ impl Metrics {
         if let Some(source) = self.in_flight_source.get() {
             self.in_flight.set(i64::try_from(source()).unwrap_or(i64::MAX));
         }
+        self.ledger.scrape();
         let mut text = String::new();
         // Writing to a string can't fail.
         let _ = text::encode(&mut text, &self.registry);
@@ -283,6 +287,7 @@ impl Metrics {
         self.load_taken(now);
         self.models.store(Arc::new(models(settings)));
         self.expiries(settings);
+        self.ledger.config_taken(settings);
     }
 
     /// A load was taken, whether it changed anything or not.

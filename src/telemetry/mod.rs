@@ -1,6 +1,7 @@
 //! What can be watched (SPEC section 11): log lines, event lines, metrics, traces.
 //!
-//! `names.rs` and `fields.rs` have every name, `words.rs` the closed lists; `events.rs` what is told of an attempt, a request, an outcome, an alarm; [`Telemetry`] takes such an
+//! `names.rs`, `ledger_names.rs` and `fields.rs` have every name, `words.rs` the closed lists; `events.rs` what is told of an attempt, a request, an
+//! outcome, an alarm, `executions.rs` what is told of executions and their ledger; [`Telemetry`] takes such an
 //! event once and makes of it the line (`writer.rs`, `lines.rs`), the counts (`metrics.rs`) and the span (`traces.rs`, `trace_context.rs`). `log.rs` is
 //! the log for people, on standard error, which is another thing than the event lines. `TELEMETRY.md` lists it all.
 //!
@@ -9,7 +10,9 @@
 #[cfg(test)]
 mod doc;
 pub mod events;
+pub mod executions;
 pub mod fields;
+pub mod ledger_names;
 pub mod lines;
 pub mod log;
 pub mod metrics;
@@ -18,6 +21,8 @@ pub mod trace_context;
 pub mod traces;
 pub mod words;
 pub mod writer;
+
+use std::sync::atomic::AtomicBool;
 
 use crate::clock::UnixMillis;
 use crate::config::settings::Settings;
@@ -37,6 +42,8 @@ pub struct Telemetry {
     metrics: Metrics,
     writer: EventWriter,
     traces: Option<Traces>,
+    /// The ledger was seen unavailable: one alarm each time it becomes so.
+    ledger_down: AtomicBool,
 }
 
 impl Telemetry {
@@ -50,7 +57,7 @@ impl Telemetry {
         let writer = EventWriter::start(&settings.log.events, metrics.events_dropped())?;
         let url = settings.telemetry.otlp_traces_url.as_deref();
         let traces = url.map(|url| Traces::start(url, tls, metrics.spans_dropped())).transpose()?;
-        Ok(Self { metrics, writer, traces })
+        Ok(Self { metrics, writer, traces, ledger_down: AtomicBool::new(false) })
     }
 
     /// A new configuration is in force: event lines go where it says (a file is opened anew), gauges follow. The collector stays the
@@ -106,7 +113,8 @@ impl Telemetry {
     pub fn alarm(&self, kind: AlarmKind, operation: Option<&OperationId>, route: Option<&RouteId>, now: UnixMillis) {
         self.metrics.alarm(kind);
         let (operation, route) = (operation.cloned(), route.cloned());
-        self.line(&AlarmEvent { event: "alarm", time: Time(now), kind, operation, route });
+        let (execution, tool) = (None, None);
+        self.line(&AlarmEvent { event: "alarm", time: Time(now), kind, operation, route, execution, tool });
     }
 
     /// Writes out what is queued, within bounds ([`lines::FLUSH_MAX`], [`traces::FLUSH_MAX`]).

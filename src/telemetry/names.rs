@@ -5,7 +5,10 @@
 //! OpenTelemetry's GenAI conventions where those have one (dots become underscores, the unit is a suffix, as Prometheus
 //! writes them); what they have no word for begins with `rubicon_`. Base units: seconds, tokens, US dollars.
 
-pub use super::fields::{ALARM_FIELDS, ATTEMPT_FIELDS, Field, REQUEST_FIELDS, SHARED_FIELDS, TASK_FIELDS};
+pub use super::fields::{
+    ALARM_FIELDS, ATTEMPT_FIELDS, EXECUTION_FIELDS, Field, REQUEST_FIELDS, SHARED_FIELDS, TASK_FIELDS,
+};
+use super::ledger_names as ledger;
 
 /// What a metric is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +48,12 @@ pub struct Metric {
     pub help: &'static str,
 }
 
-const fn metric(name: &'static str, kind: Kind, labels: &'static [&'static str], help: &'static str) -> Metric {
+pub(super) const fn metric(
+    name: &'static str,
+    kind: Kind,
+    labels: &'static [&'static str],
+    help: &'static str,
+) -> Metric {
     Metric { name, kind, labels, help }
 }
 
@@ -77,6 +85,13 @@ pub const LABELS: &[(&str, &str)] = &[
     ("gen_ai_request_model", "the model sent upstream where the configuration names it, else `other`"),
     ("gen_ai_token_type", "`input` or `output`"),
     ("error_type", "the failure class, empty where the attempt was accepted"),
+    ledger::TOOL,
+    ledger::DECISION,
+    ledger::FROM,
+    ledger::TO,
+    ledger::RESULT,
+    ledger::PHASE,
+    ledger::QUEUE,
 ];
 
 /// Duration of an attempt (the relay is the provider's client).
@@ -319,6 +334,19 @@ pub const METRICS: &[&Metric] = &[
     &STORE_WRITABLE,
     &FAILOVER_DISABLED,
     &ISSUERS_DROPPED,
+    &ledger::CLAIMS,
+    &ledger::CLAIM_DURATION,
+    &ledger::TRANSITIONS,
+    &ledger::PROBES,
+    &ledger::OPEN,
+    &ledger::AVAILABLE,
+    &ledger::QUEUED,
+    &ledger::COMMANDS,
+    &ledger::BATCHES,
+    &ledger::FAILURES,
+    &ledger::PLANS,
+    &ledger::PLANS_LOST,
+    &ledger::OUTCOMES_LOST,
     &BUILD,
 ];
 

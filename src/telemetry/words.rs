@@ -131,17 +131,24 @@ pub enum AlarmKind {
     BadCertificate,
     /// The journal of switches does not hold together: somebody changed the store, or the disk did.
     JournalBroken,
+    /// An older run of a tool reported an effect after a newer one was allowed: look at the tool's own system.
+    DoubleEffectSuspected,
+    /// The ledger cannot make executions durable: they are refused.
+    LedgerUnavailable,
 }
 
 impl AlarmKind {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::BadCertificate, Self::JournalBroken];
+    pub const ALL: [Self; 4] =
+        [Self::BadCertificate, Self::JournalBroken, Self::DoubleEffectSuspected, Self::LedgerUnavailable];
 
     /// The word in lines and labels.
     pub fn name(self) -> &'static str {
         match self {
             Self::BadCertificate => "bad_certificate",
             Self::JournalBroken => "journal_broken",
+            Self::DoubleEffectSuspected => "double_effect_suspected",
+            Self::LedgerUnavailable => "ledger_unavailable",
         }
     }
 }

@@ -231,6 +231,8 @@ fn the_alerts_watch_metrics_that_exist() {
             "rubicon_verification_expiry_timestamp_seconds",
             "rubicon_config_last_reload_success",
             "rubicon_killed",
+            "rubicon_ledger_available",
+            "rubicon_executions_open",
         ],
     );
 }

@@ -5,12 +5,31 @@
 //! (compare-and-set on version, epoch and state), which one writer thread gets for free and a database shared by many must check;
 //! [`Reader`] answers everybody else, from any thread, without delaying the writer.
 
+mod bytes;
+mod memory;
+mod redb;
+
 use std::sync::Arc;
 
 use crate::ids::{Occurrence, OperationId, RootId, TenantId, ToolName};
 use crate::journal::{Draft, Entry, Head};
 use crate::key::{ExecutionKey, Slot};
 use crate::record::{Effect, Evidence, Record, State, UnixMillis};
+
+pub use memory::MemoryStore;
+pub use redb::{CACHE_BYTES, OpenError, RedbOptions, RedbStore, head_path, keep_head, kept_head};
+
+/// Sightings that are kept; the oldest go first. At some 150 bytes each these are 30 MiB of a file.
+pub const SIGHTINGS_MAX: usize = 200_000;
+
+/// For how long a sighting is kept: an application sends a model's turn back within one run of its own.
+pub const SIGHTINGS_MILLIS: u64 = 24 * 60 * 60 * 1000;
+
+/// Records that one page of a list looks at; a rare filter over many records then gives a page with few of them, and where to go on.
+pub const SCAN_MAX: usize = 20_000;
+
+/// What stands in the place of an erased detail of evidence.
+pub const ERASED: &str = "{}";
 
 /// Why a store did not answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -146,7 +165,7 @@ pub struct Filter {
     pub after: u64,
 }
 
-/// A page of a list, oldest first.
+/// A page of a list, oldest first. It may have fewer records than asked for, even none, and still a `next` ([`SCAN_MAX`]).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Page {
     /// The records.
@@ -269,6 +288,23 @@ pub trait Store: View + Send {
     /// # Errors
     /// When the store cannot be read.
     fn open_records(&self, after: u64, limit: usize) -> Result<Vec<Record>, StoreError>;
+}
+
+impl Filter {
+    /// Whether it shows this record, `after` aside.
+    #[must_use]
+    pub fn shows(&self, record: &Record) -> bool {
+        fn is<T: PartialEq>(wanted: Option<&T>, found: Option<&T>) -> bool {
+            wanted.is_none_or(|wanted| found == Some(wanted))
+        }
+        is(self.tenant.as_ref(), Some(&record.tenant))
+            && is(self.state.as_ref(), Some(&record.state))
+            && is(self.tool.as_ref(), Some(&record.tool))
+            && is(self.operation.as_ref(), record.operation.as_ref())
+            && is(self.root.as_ref(), Some(&record.root))
+            && is(self.owner.as_ref(), record.tool_owner.as_ref())
+            && self.changed_before.is_none_or(|before| record.changed_at < before)
+    }
 }
 
 /// Where the slot of a claim is needed before the machine runs (plans kept in memory): the same key that the machine would make.

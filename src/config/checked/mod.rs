@@ -12,6 +12,9 @@ pub(super) mod secrets;
 mod server;
 mod split;
 mod telemetry;
+mod tool;
+mod tool_fields;
+mod tool_http;
 mod url;
 mod workflow;
 
@@ -34,6 +37,7 @@ pub(super) fn build(root: &Node, problems: &mut Problems<'_>, sources: &Sources<
     workflow::claims(root, problems);
     let approvals = approval::all(root, problems);
     let operators = admin::operators(root, &clients, problems, sources);
+    let tools = tool::all(root, problems, sources);
     let server = server::server(root, problems, sources);
     let log = server::log(root, problems, sources);
     let telemetry = telemetry::telemetry(root, problems, sources);
@@ -46,7 +50,7 @@ pub(super) fn build(root: &Node, problems: &mut Problems<'_>, sources: &Sources<
         workflows,
         approvals,
         operators,
-        tools: std::collections::BTreeMap::new(),
+        tools,
         telemetry,
     })
 }

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use super::super::problem::{Code, Problems};
+use super::super::problem::{Code, Problems, looks_secret};
 use super::super::secret::Secret;
 use super::super::{Sources, reason};
 
@@ -33,6 +33,33 @@ pub(in super::super) fn usable(reference: &str, sources: &Sources<'_>) -> Result
             "the secret has spaces, line ends or characters beyond ASCII; no header can carry it".to_owned(),
         )),
         value => Ok(Secret::new(value)),
+    }
+}
+
+/// A header's value: text, a reference, or a word before one (`Bearer env:NAME`). `credential`: text alone is refused.
+pub(super) fn header_value(text: &str, credential: bool, sources: &Sources<'_>) -> Result<Secret, (Code, String)> {
+    let is_reference = |text: &str| text.starts_with("env:") || text.starts_with("file:");
+    let whole = if is_reference(text) {
+        value(text, sources)?
+    } else if let Some((word, reference)) = text.split_once(' ').filter(|(_, rest)| is_reference(rest)) {
+        match value(reference, sources)? {
+            value if value.is_empty() => value,
+            value => format!("{word} {value}"),
+        }
+    } else if credential || looks_secret(text) {
+        let message = "a credential is never written here: use \"env:NAME\", \"file:PATH\" or \"Bearer env:NAME\"";
+        return Err((Code::SecretInline, message.to_owned()));
+    } else {
+        text.to_owned()
+    };
+    let is_plain = |byte: u8| byte.is_ascii_graphic() || byte == b' ';
+    match whole {
+        whole if whole.trim_ascii().is_empty() => Err((Code::SecretEmpty, "is there and empty".to_owned())),
+        whole if whole.trim_ascii() != whole || !whole.bytes().all(is_plain) => Err((
+            Code::SecretInvalid,
+            "has line ends, characters beyond ASCII or spaces at an end; no header can carry it".to_owned(),
+        )),
+        whole => Ok(Secret::new(whole)),
     }
 }
 

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use rubicon_ledger::ToolName;
+
 use crate::ids::{ClientId, TenantId, WorkflowId};
 
 use super::super::Sources;
@@ -143,6 +145,11 @@ pub(super) fn clients(root: &Node, problems: &mut Problems<'_>, sources: &Source
         for item in workflows {
             resolves(root, "workflow", &item.text, item.at, &node.key_of("workflows"), problems);
         }
+        let tools = node.items("tools").unwrap_or_default();
+        no_doubles(tools, &node.key_of("tools"), problems);
+        for item in tools {
+            resolves(root, "tool", &item.text, item.at, &node.key_of("tools"), problems);
+        }
         let Some(name) = node.text("name") else { continue };
         let tenant = node.text("tenant").unwrap_or(name);
         for (field, text) in [("name", Some(name)), ("tenant", node.text("tenant"))] {
@@ -159,7 +166,7 @@ pub(super) fn clients(root: &Node, problems: &mut Problems<'_>, sources: &Source
             tenant: TenantId::new(tenant),
             keys,
             workflows: workflows.iter().map(|item| WorkflowId::new(&item.text)).collect(),
-            tools: Vec::new(),
+            tools: tools.iter().filter_map(|item| ToolName::new(&item.text).ok()).collect(),
             show_routes: node.flag("show_routes"),
         }));
     }

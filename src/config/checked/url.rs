@@ -49,6 +49,33 @@ pub(super) fn base(kind: ProviderKind, text: &str) -> Result<http::Uri, Refusal>
     }
 }
 
+/// The address of a tool: scheme, host, path and query. Never repeats the text: a query may hold a key.
+pub(super) fn of_tool(text: &str) -> Result<http::Uri, Refusal> {
+    let refuse = |why: &str| Err(Refusal(why.to_owned()));
+    let Some((scheme, rest)) = text.split_once("://").filter(|(scheme, _)| matches!(*scheme, "https" | "http")) else {
+        return refuse("must begin with https:// (or http:// on loopback)");
+    };
+    let (authority, path) = rest.find(['/', '?', '#']).map_or((rest, ""), |cut| rest.split_at(cut));
+    if authority.contains('@') {
+        return refuse("must not hold a user or password; use `headers`");
+    }
+    if path.contains('#') {
+        return refuse("must not have a fragment");
+    }
+    let mut parts = path.split('?').next().unwrap_or_default().split('/');
+    if parts.any(|part| matches!(part, "." | "..")) || path.contains(['{', '}', '"', '\\', '^', '`', '|']) {
+        return refuse("its path must be plain; other characters are percent-encoded");
+    }
+    let uri: Option<http::Uri> = format!("{scheme}://{authority}{path}").parse().ok();
+    match uri {
+        Some(uri) if uri.host().is_some_and(is_host) && uri.port_u16() != Some(0) => {
+            let port_written = authority.rsplit(']').next().is_some_and(|after| after.contains(':'));
+            if port_written && uri.port_u16().is_none() { refuse("its port is not a number") } else { Ok(uri) }
+        }
+        _ => refuse("is not scheme, host, path and query"),
+    }
+}
+
 /// What is put behind a path. AzureOpenAI takes the resource and adds `/openai`; the v1 endpoint lies below it. The hosts of
 /// Bedrock have several endpoints, of which the root is none that is spoken here.
 fn added(kind: ProviderKind, path: &str) -> Result<&'static str, &'static str> {

@@ -15,6 +15,7 @@ mod people;
 mod provider;
 mod route;
 mod server;
+mod template;
 mod tool;
 mod workflow;
 
@@ -23,6 +24,7 @@ pub use people::{ClientSettings, OperatorRole, OperatorSettings};
 pub use provider::{Network, ProviderKind, ProviderSettings, Terminal};
 pub use route::{BreakerSettings, FailoverLimits, Limits, Price, RouteSettings, Timeouts, Verified};
 pub use server::{EventsTo, LogFormat, LogSettings, RetryShare, ServerSettings, StoreSettings, TelemetrySettings};
+pub use template::{BadTemplate, Part, TEMPLATE_BYTES_MAX, TEMPLATE_FIELDS_MAX, Template};
 pub use tool::{ProbeSettings, ResultRule, ToolEndpoint, ToolSettings};
 pub use workflow::{Commit, Envelope, Failover, HoldSettings, Requires, SideEffects, Split, WorkflowSettings};
 

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use rubicon_ledger::{Outcome, Pointer, ToolRule};
 
+use crate::accept::schema::Schema;
+
 use super::super::secret::Secret;
 
 /// `[tool.NAME]`.
@@ -14,6 +16,8 @@ pub struct ToolSettings {
     pub rule: Arc<ToolRule>,
     /// `schema`: arguments are checked against it before anything is claimed.
     pub schema: Option<Arc<serde_json::Value>>,
+    /// The same, compiled when the config was loaded.
+    pub checker: Option<Arc<Schema>>,
     /// `endpoint`: the relay may run it itself.
     pub endpoint: Option<ToolEndpoint>,
     /// `timeout_ms`: from the connect to the last byte of the answer.
@@ -22,7 +26,7 @@ pub struct ToolSettings {
     pub result_rules: Vec<ResultRule>,
     /// `probe`.
     pub probe: Option<ProbeSettings>,
-    /// `summary`: a template for people, with JSON Pointers in braces.
+    /// `summary`: a template for people, with JSON Pointers in braces; [`super::Template::parse`] takes it.
     pub summary: Option<String>,
     /// `retention_days`: content of what has ended is erased after it.
     pub retention: Option<Duration>,
@@ -57,7 +61,7 @@ pub struct ResultRule {
 /// `probe = { url, rules, absent_after_ms, agree }`.
 #[derive(Debug)]
 pub struct ProbeSettings {
-    /// A template of a URL with `{key}` in it.
+    /// A template of a URL with `{key}` in its path or query; good once the key stands there.
     pub url: String,
     /// Sent as they are; values may be secrets.
     pub headers: Vec<(http::HeaderName, Secret)>,

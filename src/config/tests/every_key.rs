@@ -30,14 +30,18 @@ workflow.requires.model_classes workflow.requires.min_context_tokens workflow.re
 workflow.requires.languages workflow.requires.safety_profile workflow.failover.enabled workflow.failover.equivalent
 workflow.failover.cross_model workflow.failover.wait_first_ms approval.workflow approval.route approval.purpose
 approval.by approval.evidence approval.until approval.network approval.route_digest log.format log.level log.events
-tool.schema tool.endpoint tool.probe tool.approval tool.similar tool.max_runs tool.summary tool.redact tool.key_fields
-tool.ignore_fields tool.effect tool.owner tool.impact tool.timeout_ms tool.result_rules include.path include.allow
+tool.schema tool.endpoint.url tool.endpoint.method tool.endpoint.headers tool.probe.url tool.probe.absent_after_ms
+tool.probe.agree tool.probe.rules.pointer tool.probe.rules.equals tool.probe.rules.outcome tool.approval tool.similar
+tool.max_runs tool.summary tool.redact tool.key_fields tool.ignore_fields tool.effect tool.owner tool.impact
+tool.timeout_ms tool.result_rules.pointer tool.result_rules.equals tool.result_rules.outcome tool.result_rules.status
+tool.retention_days include.path include.allow
 workflow.primary.route workflow.primary.weight
 ";
 
 /// Keys of ours: SPEC asks for what they set (a shared retry budget, a breaker, traces "when configured") and names no key.
 const OURS: &str = "
 server.retry.share server.retry.min_per_second telemetry.otlp_endpoint route.breaker.failures route.breaker.cooldown_ms provider.entra_token
+tool.allow_plain_http tool.probe.headers tool.probe.rules.status
 ";
 
 #[test]
@@ -66,6 +70,17 @@ fn every_key_of_the_table_is_in_the_spec() {
     }
 }
 
+/// Where in [`BASE`] a key can be written, and as what.
+fn place(path: &str) -> (&'static str, &str) {
+    for (table, header) in [("tool.endpoint.", "[tool.t.endpoint]"), ("tool.probe.", "[tool.t.probe]")] {
+        if let Some(rest) = path.strip_prefix(table) {
+            return (header, rest);
+        }
+    }
+    let (section, rest) = path.split_once('.').unwrap();
+    (header(section), rest)
+}
+
 /// Where a key of a section can be written in [`BASE`].
 fn header(section: &str) -> &'static str {
     match section {
@@ -77,6 +92,7 @@ fn header(section: &str) -> &'static str {
         "workflow" => "[workflow.w]",
         "approval" => "[[approval]]",
         "telemetry" => "[telemetry]",
+        "tool" => "[tool.t]",
         other => panic!("{other}"),
     }
 }
@@ -191,6 +207,26 @@ const SAMPLES: &[(&str, &str)] = &[
     ("workflow.failover.equivalent", "false"),
     ("workflow.failover.cross_model", "true"),
     ("workflow.failover.wait_first_ms", "5"),
+    ("client.tools", "[\"t\"]"),
+    ("tool.effect", "\"read_only\""),
+    ("tool.owner", "\"payments\""),
+    ("tool.impact", "\"high\""),
+    ("tool.schema", "{ type = \"object\", properties = { id = { type = \"string\", maxLength = 64 } } }"),
+    ("tool.endpoint.method", "\"PUT\""),
+    ("tool.endpoint.headers", "{ x-team = \"payments\" }"),
+    ("tool.timeout_ms", "1"),
+    ("tool.result_rules", "[{ pointer = \"/ok\", equals = false, outcome = \"executed_error\" }]"),
+    ("tool.probe.headers", "{ authorization = \"Bearer env:KEY\" }"),
+    ("tool.probe.absent_after_ms", "0"),
+    ("tool.probe.agree", "3"),
+    ("tool.approval", "\"before_run\""),
+    ("tool.similar", "\"off\""),
+    ("tool.max_runs", "1"),
+    ("tool.summary", "\"Charge {/amount}\""),
+    ("tool.redact", "[\"/card\"]"),
+    ("tool.key_fields", "[\"/id\"]"),
+    ("tool.ignore_fields", "[\"/trace\"]"),
+    ("tool.retention_days", "90"),
     ("approval.until", "2027-03-31"),
     ("approval.network", "\"public\""),
     ("approval.by", "\"risk\""),
@@ -227,6 +263,17 @@ const SHOWN_ELSEWHERE: &[&str] = &[
     "operator.role",
     "include.path",
     "include.allow",
+    "tool.endpoint.url",
+    "tool.allow_plain_http",
+    "tool.probe.url",
+    "tool.probe.rules.pointer",
+    "tool.probe.rules.equals",
+    "tool.probe.rules.status",
+    "tool.probe.rules.outcome",
+    "tool.result_rules.pointer",
+    "tool.result_rules.equals",
+    "tool.result_rules.status",
+    "tool.result_rules.outcome",
 ];
 
 #[test]
@@ -235,8 +282,8 @@ fn acted_on_keys_show_in_the_settings() {
     let print = |text: &str| format!("{:?}", parsed(text).unwrap().settings);
     let plain = print(&base);
     for (path, value) in SAMPLES {
-        let (section, rest) = path.split_once('.').unwrap();
-        let header = format!("{}\n", header(section));
+        let (header, rest) = place(path);
+        let header = format!("{header}\n");
         let needed = if rest.starts_with("verified.") { "verified.on = 2026-11-20\n" } else { "" };
         let text = base.replacen(&header, &format!("{header}{needed}{rest} = {value}\n"), 1);
         let plain = if needed.is_empty() {

@@ -152,7 +152,6 @@ fn paths() {
         ("path = \"*.toml\", allow = [\"workflow\"]", vec!["duplicate"]),
         ("path = \"workflows/a.toml\", allow = []", vec!["invalid_value"]),
         ("path = \"workflows/a.toml\", allow = [\"server\"]", vec!["invalid_value"]),
-        ("path = \"workflows/a.toml\", allow = [\"tool\"]", vec!["not_built_yet"]),
         ("path = \"workflows/a.toml\"", vec!["missing_key"]),
         ("allow = [\"workflow\"]", vec!["missing_key"]),
         ("path = \"workflows/a.toml\", allow = [\"workflow\"], alow = 1", vec!["unknown_key"]),
@@ -225,4 +224,15 @@ fn what_an_unreadable_file_would_have_brought_is_not_missing() {
         let first = if path.starts_with('*') { "invalid_value" } else { "config_unreadable" };
         assert_eq!(found, [format!("rubicon.toml:1: {first}"), "rubicon.toml:14: unknown_key".to_owned()], "{path}");
     }
+}
+
+#[test]
+fn tools_may_stand_in_a_file_of_their_own() {
+    let main = format!(
+        "include = [{{ path = \"tools.toml\", allow = [\"tool\"] }}]\n{}\n{WORKFLOW}",
+        MAIN.split_once('\n').unwrap().1
+    );
+    let folder = Folder::new(&[("rubicon.toml", &main), ("tools.toml", "[tool.refund]\nkey_fields = [\"/id\"]\n")]);
+    assert_eq!(folder.found(), [] as [String; 0]);
+    assert_eq!(folder.load().unwrap().settings.tools.len(), 1);
 }

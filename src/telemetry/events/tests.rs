@@ -79,7 +79,15 @@ fn lines_have_the_fields_that_names_rs_lists() {
     };
     same(&task, &[names::TASK_FIELDS]);
     for kind in AlarmKind::ALL {
-        let alarm = AlarmEvent { event: "alarm", time: Time(UnixMillis(0)), kind, operation: None, route: None };
+        let alarm = AlarmEvent {
+            event: "alarm",
+            time: Time(UnixMillis(0)),
+            kind,
+            operation: None,
+            route: None,
+            execution: None,
+            tool: None,
+        };
         same(&alarm, &[names::ALARM_FIELDS]);
         assert_eq!(serde_json::json!(kind), kind.name());
     }

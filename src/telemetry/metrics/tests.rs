@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use rubicon_ledger::{State, Stats, ToolName};
+
 use super::super::events::{AttemptEvent, AttemptResult, Recovery, RequestEvent, RequestState, Tokens, Whose};
+use super::super::executions::LedgerGauges;
 use super::super::names::{Kind, METRICS};
 use super::*;
 use crate::config::testing::{TODAY, settings};
@@ -56,6 +59,7 @@ fn the_text_has_every_name_with_its_type_and_no_other() {
     metrics.alarm(AlarmKind::BadCertificate);
     metrics.outcome(&WorkflowId::new("w"), Outcome::Accepted);
     metrics.routes_from(|| vec![gauges("a", "healthy")]);
+    ledger(&metrics);
     let text = metrics.render();
     assert!(text.ends_with("# EOF\n"));
     let mut typed = BTreeSet::new();
@@ -73,6 +77,39 @@ fn the_text_has_every_name_with_its_type_and_no_other() {
     for metric in METRICS {
         assert_eq!(metric.name.ends_with("_total"), metric.kind == Kind::Counter, "{}", metric.name);
         assert!(!metric.help.ends_with('.'), "{}", metric.name);
+    }
+}
+
+fn ledger(metrics: &Metrics) {
+    let refund = ToolName::new("refund").unwrap();
+    metrics.transition(&refund, None, State::Started);
+    metrics.claimed(&refund, "execute", Duration::from_millis(3));
+    metrics.probed(&refund, "undecided");
+    let stats = Stats { queued: 2, behind: 1, commands: 9, batches: 3, unknown: 4, kept_lost: 1, ..Stats::default() };
+    metrics.ledger_from(move || LedgerGauges { available: true, stats });
+}
+
+#[test]
+fn the_ledger_is_counted_and_read_off() {
+    let metrics = Metrics::default();
+    let config = format!("{CONFIG}[tool.refund]\n");
+    metrics.config_taken(&settings(&config), 1, TODAY);
+    assert!(!metrics.render().contains("\nrubicon_ledger_available "), "no ledger is not one that fails");
+    ledger(&metrics);
+    metrics.transition(&ToolName::new("gone_since").unwrap(), Some(State::Started), State::Unknown);
+    for line in [
+        "rubicon_execution_transitions_total{tool=\"refund\",from=\"none\",to=\"started\"} 1",
+        "rubicon_execution_transitions_total{tool=\"other\",from=\"started\",to=\"unknown\"} 1",
+        "rubicon_execution_claims_total{tool=\"refund\",decision=\"execute\"} 1",
+        "rubicon_execution_claim_duration_seconds_count 1",
+        "rubicon_execution_probes_total{tool=\"refund\",result=\"undecided\"} 1",
+        "rubicon_executions_open{phase=\"unknown\"} 4",
+        "rubicon_ledger_available 1",
+        "rubicon_ledger_queued{queue=\"commands\"} 2",
+        "rubicon_ledger_batches_total 3",
+        "rubicon_ledger_outcomes_lost_total 1",
+    ] {
+        has(&metrics, line);
     }
 }
 
