@@ -22,6 +22,7 @@ fn tool(name: &str, keys: &[&str]) -> (ToolName, Arc<ToolSettings>) {
     let settings = ToolSettings {
         rule: Arc::new(rule),
         schema: None,
+        checker: None,
         endpoint: None,
         timeout: std::time::Duration::from_secs(1),
         result_rules: Vec::new(),
