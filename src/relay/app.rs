@@ -142,6 +142,11 @@ impl App {
         self.current.store(Arc::new(Current { settings, upstreams, clients, generation, loaded_at }));
     }
 
+    /// The ledger.
+    pub fn ledger(&self) -> Option<&rubicon_ledger::Ledger> {
+        None
+    }
+
     /// How the loads of the configuration went.
     pub fn reload_status(&self) -> ReloadStatus {
         self.reloads().clone()
