@@ -71,12 +71,12 @@ pub(super) async fn read(
     let arguments = arguments(body, tool)?;
     // The name of a client's tenant was checked with the configuration.
     let tenant = tenant(caller)?;
-    let root = match (named, &operation) {
-        (Some(root), _) => root,
+    let (root, flags) = match (named, &operation) {
+        (Some(root), _) => (root, Vec::new()),
         (None, Some(operation)) => roots::root_of(app, &tenant, operation).await?,
         (None, None) => return Err(missing("operation_id")),
     };
-    let planning = roots::planning(app, &caller.tenant, operation.as_ref());
+    let planning = roots::planning(app, &tenant, operation.as_ref());
     Ok(Claim {
         tenant,
         root,
@@ -90,7 +90,7 @@ pub(super) async fn read(
         lease_ms,
         confirm,
         planning,
-        flags: Vec::new(),
+        flags,
         by: shared(caller.client.as_str()),
     })
 }

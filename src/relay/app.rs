@@ -188,6 +188,11 @@ impl App {
         }
     }
 
+    /// The ledger, if there is one.
+    pub fn ledger(&self) -> Option<&Ledger> {
+        Some(&self.ledger)
+    }
+
     /// How the loads of the configuration went.
     pub fn reload_status(&self) -> ReloadStatus {
         self.reloads().clone()
