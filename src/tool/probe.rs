@@ -128,7 +128,12 @@ mod tests {
             ("two after it", 2, &[(Says(NotExecuted), 5), (Says(NotExecuted), 6)], Some(NotExecuted)),
             ("two of two kinds", 2, &[(Says(NotExecuted), 5), (Says(Succeeded), 6)], None),
             ("a row is broken", 2, &[(Says(Succeeded), 5), (NotYet, 6), (Says(Succeeded), 7)], None),
-            ("a failed one changes nothing", 2, &[(Says(Succeeded), 5), (Nothing, 6), (Says(Succeeded), 7)], Some(Succeeded)),
+            (
+                "a failed one changes nothing",
+                2,
+                &[(Says(Succeeded), 5), (Nothing, 6), (Says(Succeeded), 7)],
+                Some(Succeeded),
+            ),
         ];
         for (what, agree, answers, wanted) in rows {
             let mut agreement = Agreement::default();
