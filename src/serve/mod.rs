@@ -52,6 +52,8 @@ pub struct Server {
     memory: AbortOnDropHandle<()>,
     /// Ends with the server.
     head: AbortOnDropHandle<()>,
+    /// Ends with the server.
+    probes: AbortOnDropHandle<()>,
 }
 
 /// The routes of the data plane.
@@ -68,7 +70,6 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/v1/responses/{*rest}", any(passthrough::or_not_built))
         .route("/v1beta/{*rest}", any(endpoints::not_built))
         .merge(executions::routes())
-        .route("/v1/tools/{tool}", any(endpoints::not_built))
         .route("/v1/jobs", any(endpoints::not_built))
         .route("/v1/jobs/{*rest}", any(endpoints::not_built))
         .route("/healthz", get(endpoints::healthz))
@@ -106,7 +107,8 @@ impl Server {
         accept.extend(admin_listener.map(|listener| serve(admin::router(Arc::clone(&app)), listener)));
         let memory = AbortOnDropHandle::new(tokio::spawn(memory::watch(Arc::clone(&app))));
         let head = AbortOnDropHandle::new(tokio::spawn(head::keep(Arc::clone(&app))));
-        Ok(Self { address, admin, app, connections, accepting, closing, accept, memory, head })
+        let probes = AbortOnDropHandle::new(tokio::spawn(app.reconciler().run()));
+        Ok(Self { address, admin, app, connections, accepting, closing, accept, memory, head, probes })
     }
 
     /// Where it listens.
@@ -135,14 +137,17 @@ impl Server {
         self.connections.close();
         tracing::info!(in_flight = self.app.admission.in_flight(), grace_ms = grace.as_millis(), "shutting down");
         // 2
-        if timeout(grace, self.app.admission.idle()).await.is_err() {
+        // A tool runs on after its client has left.
+        let idle = || async { tokio::join!(self.app.admission.idle(), self.app.runner.idle()) };
+        if timeout(grace, idle()).await.is_err() {
             // 3
             tracing::warn!(
                 in_flight = self.app.admission.in_flight(),
+                tools = self.app.runner.running(),
                 "the grace limit is over: what still runs is interrupted"
             );
             self.app.cut.cancel();
-            let _ = timeout(CUT_MAX, self.app.admission.idle()).await;
+            let _ = timeout(CUT_MAX, idle()).await;
         }
         // 4
         self.closing.cancel();
@@ -154,6 +159,7 @@ impl Server {
         }
         self.memory.abort();
         self.head.abort();
+        self.probes.abort();
         // 6
         self.app.telemetry.flush().await;
         // 7
