@@ -54,6 +54,8 @@ pub(crate) fn record() -> Record {
         awaits_approval: false,
         approved_by: None,
         needs_release: false,
+        released: false,
+        has_probe: false,
         let_through: Vec::new(),
         assigned_to: None,
         reported_at: None,
