@@ -16,6 +16,7 @@ pub mod probe;
 pub mod progress;
 pub mod reconcile;
 pub mod redact;
+pub mod retention;
 pub mod run;
 pub mod sender;
 pub mod summary;
