@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use rubicon_ledger::{Planning, RootId};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
@@ -20,6 +21,8 @@ use crate::protocol::signal::Usage;
 use crate::reply::Refused;
 use crate::telemetry::events::Outcome;
 use crate::tool::object::Short;
+
+use super::roots::Root;
 
 /// Operations remembered, running ones included. At the bound the oldest ended one is forgotten.
 pub const OPERATIONS_MAX: usize = 20_000;
@@ -99,6 +102,11 @@ pub struct BoundaryView {
 pub struct View {
     /// The id.
     pub operation_id: OperationId,
+    /// The user's action or agent run that it belongs to: its executions are keyed by it.
+    pub root: RootId,
+    /// Plans of tool calls may have been lost: a claim without one is flagged `plan_incomplete` and not `unplanned`.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub plans_incomplete: bool,
     /// The interrupted operation that this one replaces.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub restart_of: Option<OperationId>,
@@ -184,25 +192,55 @@ pub struct Operation {
     pub id: OperationId,
     /// The owner.
     pub tenant: TenantId,
+    /// The run that it belongs to.
+    pub root: Root,
     /// When it was admitted.
     pub admitted: Instant,
     /// Cancelled by `DELETE` and by the end of a shutdown's grace.
     pub stop: CancellationToken,
+    names: Names,
     stopped: AtomicBool,
     view: Mutex<View>,
 }
 
+/// The ledger's own names of an operation.
+#[derive(Clone, Debug)]
+pub struct Names {
+    /// Whose.
+    pub tenant: rubicon_ledger::TenantId,
+    /// Which.
+    pub operation: rubicon_ledger::OperationId,
+}
+
 impl Operation {
     /// A running operation; `stop` is its own token, a child of the relay's.
-    pub fn new(view: View, tenant: TenantId, admitted: Instant, stop: CancellationToken) -> Self {
+    pub fn new(view: View, names: Names, root: Root, admitted: Instant, stop: CancellationToken) -> Self {
         Self {
             id: view.operation_id.clone(),
-            tenant,
+            tenant: TenantId::new(names.tenant.as_str()),
+            names,
+            root,
             admitted,
             stop,
             stopped: AtomicBool::new(false),
             view: Mutex::new(view),
         }
+    }
+
+    /// What the ledger calls it.
+    pub fn names(&self) -> &Names {
+        &self.names
+    }
+
+    /// A plan, or a call that should have become one, found no room.
+    pub fn plans_lost(&self) {
+        self.update(|known| known.plans_incomplete = true);
+    }
+
+    /// Whether a claim for this operation ought to find a plan.
+    pub fn planning(&self) -> Planning {
+        let lost = self.view.lock().unwrap_or_else(PoisonError::into_inner).plans_incomplete;
+        if lost { Planning::MayBeLost } else { Planning::Complete }
     }
 
     /// Changes what is known.

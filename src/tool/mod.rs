@@ -3,7 +3,8 @@
 //!
 //! In: the checked `[tool.NAME]` of the configuration, arguments and results as bytes, records of the ledger. Out: arguments that may be
 //! claimed, or why not and where ([`arguments`]); one line for people ([`summary`]); documents without what operators must not see
-//! ([`redact`]); an execution as it is shown ([`object`]).
+//! ([`redact`]); an execution as it is shown ([`object`]); content that is erased when its
+//! time is over ([`retention`]).
 //! `Claim → run (ledger-owned task) → sender (one request, one connection) → verdict → outcome on disk → answer`, and for what stays
 //! unknown `reconcile → probe → Observe`. Knows no `App`, no caller and no HTTP route (claims and answers are the room `executions`'): the
 //! ledger, the TLS settings and the tools are arguments.
