@@ -172,7 +172,7 @@ fn many_who_wait_share_a_sync_and_none_is_answered_while_it_runs() {
     });
     let stats = ledger.stats();
     assert_eq!((stats.commands, stats.batches, stats.largest_batch), (301, 2, 300));
-    // Quick repair is two syncs a commit.
+    // Quick repair is two syncs a commit; growing the file may take a few more.
     let syncs = disk.with(|disk| disk.syncs) - begun;
-    assert!((2..=2 * stats.batches).contains(&syncs), "{syncs} syncs for {} batches", stats.batches);
+    assert!((4..=4 * stats.batches).contains(&syncs), "{syncs} syncs for {} batches", stats.batches);
 }
