@@ -21,7 +21,7 @@ use super::prefer;
 use super::settle::key_of;
 
 /// A claim: arguments of at most a mebibyte as they are written, and names.
-pub(super) const CLAIM_BYTES_MAX: usize = 2 << 20;
+const CLAIM_BYTES_MAX: usize = 2 << 20;
 
 const MEMBERS: [&str; 9] =
     ["operation_id", "root", "tool", "arguments", "occurrence", "tool_call_id", "lease_ms", "claim_id", "confirm"];
@@ -55,7 +55,7 @@ async fn claimed(app: &App, request: Request<HttpBody>) -> Answered {
 }
 
 /// Nobody reads this.
-pub(super) fn gone() -> Problem {
+fn gone() -> Problem {
     Problem::new(400, "client_gone", "The client left.")
 }
 

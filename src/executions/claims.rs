@@ -176,7 +176,7 @@ async fn ask(app: &App, claim: Claim) -> Result<Claimed, Problem> {
 }
 
 /// Bounded ([`rubicon_ledger::MAX_WAITERS`]).
-pub(super) fn too_many() -> Problem {
+fn too_many() -> Problem {
     let message = "As many callers as may wait for this execution already do.";
     Problem::new(503, "too_many_waiters", message).retry_after(SOON_S)
 }

@@ -58,10 +58,10 @@ pub struct App {
     pub ledger: Ledger,
     /// The random name of this life: the relay's own runs are under it.
     pub boot: u64,
-    /// Runs tools for clients.
+    /// Runs tools.
     pub runner: Runner,
-    /// Told when an outcome becomes unknown.
-    unknown: Arc<Notify>,
+    /// To be told when something becomes unknown: the probe loop looks at once.
+    pub unknown: Arc<Notify>,
     /// Times to first output.
     pub observed: Observations,
     /// Operations by id.
@@ -86,7 +86,8 @@ impl App {
     /// Builds the shared state.
     ///
     /// # Errors
-    /// When TLS can't be set up at all, the control store or the ledger can't be opened, or event lines and spans can't go where the settings say.
+    /// When TLS can't be set up at all, the control store or the ledger can't be opened, or event lines and spans can't go where the
+    /// settings say.
     pub fn new(settings: Arc<Settings>) -> Result<Self, String> {
         let tls = connect::tls_config()?;
         let store = match &settings.server.store {
@@ -99,15 +100,6 @@ impl App {
         let Opened { ledger, boot } = ledger::open(&settings.server.store, telemetry.observer())?;
         let stats = ledger.clone();
         telemetry.metrics().ledger_from(move || LedgerGauges { available: stats.is_available(), stats: stats.stats() });
-        let (tasks, cut, unknown) = (TaskTracker::new(), CancellationToken::new(), Arc::new(Notify::new()));
-        let runner = Runner::new(Parts {
-            ledger: ledger.clone(),
-            tls: tls.clone(),
-            boot,
-            tasks: tasks.clone(),
-            cut: cut.clone(),
-            unknown: Arc::clone(&unknown),
-        });
         let admission = Arc::new(Admission::default());
         let watched = Arc::clone(&admission);
         telemetry.metrics().in_flight_from(move || watched.in_flight());
@@ -121,6 +113,15 @@ impl App {
         board.configure(settings.routes.values());
         let seen = Arc::clone(&board);
         telemetry.metrics().routes_from(move || seen.view(Instant::now()).into_iter().map(gauges).collect());
+        let (cut, tasks, unknown) = (CancellationToken::new(), TaskTracker::new(), Arc::new(Notify::new()));
+        let runner = Runner::new(Parts {
+            ledger: ledger.clone(),
+            tls: tls.clone(),
+            boot,
+            tasks: tasks.clone(),
+            cut: cut.clone(),
+            unknown: Arc::clone(&unknown),
+        });
         Ok(Self {
             current: ArcSwap::from_pointee(Current { settings, upstreams, clients, generation: 1, loaded_at }),
             tls,
@@ -128,14 +129,14 @@ impl App {
             control,
             ledger,
             boot,
+            runner,
+            unknown,
             observed: Observations::default(),
             operations: Operations::default(),
             idempotency: Idempotency::default(),
             admission,
             board,
             started_at: loaded_at,
-            runner,
-            unknown,
             cut,
             tasks,
             draining: AtomicBool::new(false),
@@ -175,13 +176,14 @@ impl App {
         self.current.store(Arc::new(Current { settings, upstreams, clients, generation, loaded_at }));
     }
 
-    /// What asks about unknown outcomes, to be run once.
+    /// The probe loop, to be run once beside the relay.
     pub fn reconciler(self: &Arc<Self>) -> Reconciler {
-        let app = Arc::clone(self);
+        let app = Arc::downgrade(self);
         Reconciler {
             ledger: self.ledger.clone(),
             tls: self.tls.clone(),
-            tools: Box::new(move |tool| app.current().settings.tools.get(tool).cloned()),
+            // While the relay goes away nothing is asked, and nothing is given up.
+            tools: Box::new(move |name| Some(app.upgrade()?.current().settings.tools.get(name).cloned())),
             random: random_u64,
             unknown: Arc::clone(&self.unknown),
             stop: self.cut.clone(),

@@ -134,8 +134,9 @@ impl Server {
         self.connections.close();
         tracing::info!(in_flight = self.app.admission.in_flight(), grace_ms = grace.as_millis(), "shutting down");
         // 2
-        let quiet = async { tokio::join!(self.app.admission.idle(), self.app.runner.idle()) };
-        if timeout(grace, quiet).await.is_err() {
+        // A tool runs on after its client has left.
+        let idle = || async { tokio::join!(self.app.admission.idle(), self.app.runner.idle()) };
+        if timeout(grace, idle()).await.is_err() {
             // 3
             tracing::warn!(
                 in_flight = self.app.admission.in_flight(),
@@ -143,8 +144,7 @@ impl Server {
                 "the grace limit is over: what still runs is interrupted"
             );
             self.app.cut.cancel();
-            let quiet = async { tokio::join!(self.app.admission.idle(), self.app.runner.idle()) };
-            let _ = timeout(CUT_MAX, quiet).await;
+            let _ = timeout(CUT_MAX, idle()).await;
         }
         // 4
         self.closing.cancel();

@@ -193,11 +193,15 @@ impl Telemetry {
         }
     }
 
-    /// The observer that a ledger is started with.
+    /// The observer that a ledger is started with. It keeps nobody alive: metrics hold the ledger that they read.
     #[must_use]
     pub fn observer(self: &Arc<Self>) -> rubicon_ledger::Observer {
-        let telemetry = Arc::clone(self);
-        Arc::new(move |transition| telemetry.transition(transition.from, transition.record, transition.entry))
+        let telemetry = Arc::downgrade(self);
+        Arc::new(move |transition| {
+            if let Some(telemetry) = telemetry.upgrade() {
+                telemetry.transition(transition.from, transition.record, transition.entry);
+            }
+        })
     }
 }
 
