@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use rubicon_ledger::{
-    Claimed, Draft, Effect, ExecutionKey, Failure, Flag, Reconciliation, Record, State, Stats, ToolName,
+    Claimed, Draft, Effect, ExecutionKey, Failure, Flag, Ledger, Reconciliation, Record, State, Stats, ToolName,
 };
 use serde::Serialize;
 
@@ -22,6 +22,9 @@ use crate::ids::OperationId;
 
 /// Bytes of a reason: a person's sentence.
 const REASON_BYTES_MAX: usize = 256;
+
+/// Between two looks at the ledger for the alarm.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// The line of a transition.
 #[derive(Clone, Debug, Serialize)]
@@ -193,11 +196,31 @@ impl Telemetry {
         }
     }
 
-    /// The observer that a ledger is started with.
+    /// The observer that a ledger is started with. It does not keep this alive: the ledger is kept by it ([`Telemetry::watch`]).
     #[must_use]
     pub fn observer(self: &Arc<Self>) -> rubicon_ledger::Observer {
-        let telemetry = Arc::clone(self);
-        Arc::new(move |transition| telemetry.transition(transition.from, transition.record, transition.entry))
+        let telemetry = Arc::downgrade(self);
+        Arc::new(move |transition| {
+            if let Some(telemetry) = telemetry.upgrade() {
+                telemetry.transition(transition.from, transition.record, transition.entry);
+            }
+        })
+    }
+
+    /// Shows how a ledger stands at each scrape. The first call counts.
+    pub fn watch(&self, ledger: &Ledger) {
+        let ledger = ledger.clone();
+        self.metrics.ledger_from(move || LedgerGauges { available: ledger.is_available(), stats: ledger.stats() });
+    }
+
+    /// Looks every second whether the ledger can make changes durable ([`Telemetry::ledger_is`]), until it is dropped.
+    pub async fn keep_watch(self: Arc<Self>, ledger: Ledger) {
+        let mut every = tokio::time::interval(LOOK_EVERY);
+        every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            every.tick().await;
+            self.ledger_is(ledger.is_available(), UnixMillis::now());
+        }
     }
 }
 

@@ -113,3 +113,22 @@ async fn transitions_are_told_once_and_raise_their_alarms() {
         assert!(metrics.lines().any(|found| found == line), "{line}\n{metrics}");
     }
 }
+
+#[tokio::test]
+async fn a_ledger_that_is_watched_shows_and_neither_keeps_the_other_alive_for_ever() {
+    use rubicon_ledger::store::MemoryStore;
+    let folder = tempfile::tempdir().unwrap();
+    let telemetry = Arc::new(telemetry(folder.path()));
+    let clock = Arc::new(|| At(1_781_524_800_000));
+    let options =
+        rubicon_ledger::Options { observer: Some(telemetry.observer()), ..rubicon_ledger::Options::new(clock, 1) };
+    let ledger = Ledger::start(Box::new(MemoryStore::new([7; 32])), options).unwrap();
+    telemetry.watch(&ledger);
+    let metrics = telemetry.render_metrics();
+    assert!(metrics.lines().any(|line| line == "rubicon_ledger_available 1"), "{metrics}");
+    assert!(metrics.lines().any(|line| line == "rubicon_executions_open{phase=\"unknown\"} 0"), "{metrics}");
+    ledger.close();
+    let gone = Arc::downgrade(&telemetry);
+    drop((telemetry, ledger));
+    assert!(gone.upgrade().is_none());
+}
