@@ -3,8 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests; clippy exempts only the test functions themselves")]
 
 use rubicon_ledger::store::{
-    CallDigest, Expected, Filter, Life, MemoryStore, Put, RedbOptions, RedbStore, Sighting, Store, StoreError, View,
-    Write,
+    CallDigest, Expected, Filter, MemoryStore, Put, RedbOptions, RedbStore, Sighting, Store, StoreError, View, Write,
 };
 use rubicon_ledger::{GENESIS, Head, OperationId, RootId, State, UnixMillis};
 
@@ -29,7 +28,7 @@ fn each(test: impl Fn(&mut dyn Store)) {
 fn a_new_store_is_empty_and_says_so() {
     each(|store| {
         assert_eq!(store.head(), Head { sequence: 0, hash: GENESIS.into() });
-        assert_eq!((store.next_sequence(), store.is_gap_open(), store.life()), (1, false, Life::None));
+        assert_eq!((store.next_sequence(), store.is_gap_open()), (1, false));
         let verdict = store.reader().verify(None).unwrap();
         assert!(verdict.ok && verdict.entries == 0 && verdict.records == 0);
         assert!(!store.reader().verify(Some(&"ab".repeat(32))).unwrap().ok, "a head that is not there");
@@ -173,13 +172,15 @@ fn sightings_are_bounded_by_number_and_age() {
 }
 
 #[test]
-fn gap_and_life_are_kept() {
+fn gap_and_mark_are_kept() {
     each(|store| {
         store.persist(vec![Write::Gap(true, draft(1, "restored", None))]).unwrap();
-        store.mark(Life::Running { since: UnixMillis(5) }).unwrap();
+        assert_eq!(store.mark_running(Some(UnixMillis(5))).unwrap(), None);
         assert!(store.is_gap_open());
         store.reopen(&store.head()).unwrap();
-        assert_eq!(store.life(), Life::Running { since: UnixMillis(5) });
+        assert_eq!(store.mark_running(Some(UnixMillis(6))).unwrap(), Some(UnixMillis(5)), "it did not end in order");
+        assert_eq!(store.mark_running(None).unwrap(), Some(UnixMillis(6)));
+        assert_eq!(store.mark_running(Some(UnixMillis(7))).unwrap(), None);
         store.persist(vec![Write::Gap(false, draft(2, "gap_ended", None))]).unwrap();
         assert!(!store.is_gap_open());
         assert_eq!(store.head().sequence, 2);

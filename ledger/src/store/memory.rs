@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::{
-    Broken, CallDigest, ERASED, Expected, Filter, Life, Page, Put, Reader, SIGHTINGS_MAX, SIGHTINGS_MILLIS, Sighting,
-    Store, StoreError, Verdict, View, Write,
+    Broken, CallDigest, ERASED, Expected, Filter, Page, Put, Reader, SIGHTINGS_MAX, SIGHTINGS_MILLIS, Sighting, Store,
+    StoreError, Verdict, View, Write,
 };
 use crate::content::{Salt, Salts, content, evidence_hash, facts_hash, secret_of};
 use crate::ids::{Occurrence, RootId, TenantId, ToolName};
@@ -45,7 +45,7 @@ struct Inner {
     place: u64,
     salts: Salts,
     gap: bool,
-    life: Life,
+    running: Option<UnixMillis>,
     sightings_max: usize,
 }
 
@@ -89,7 +89,7 @@ impl MemoryStore {
             place: 0,
             salts: Salts::new(&fresh),
             gap: false,
-            life: Life::None,
+            running: None,
             sightings_max,
         };
         Self { inner: Arc::new(RwLock::new(inner)), secret: secret_of(&fresh) }
@@ -319,13 +319,8 @@ impl Store for MemoryStore {
         self.secret
     }
 
-    fn life(&self) -> Life {
-        self.reading().life
-    }
-
-    fn mark(&mut self, life: Life) -> Result<(), StoreError> {
-        self.writing().life = life;
-        Ok(())
+    fn mark_running(&mut self, since: Option<UnixMillis>) -> Result<Option<UnixMillis>, StoreError> {
+        Ok(std::mem::replace(&mut self.writing().running, since))
     }
 
     fn due(&self, now: UnixMillis, limit: usize) -> Result<Vec<(ExecutionKey, u32)>, StoreError> {

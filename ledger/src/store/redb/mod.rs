@@ -39,7 +39,7 @@ use crate::ids::{Occurrence, RootId, TenantId, ToolName};
 use crate::journal::{Entry, Head, Verifier};
 use crate::key::ExecutionKey;
 use crate::record::{Record, UnixMillis};
-use crate::store::{CallDigest, Life, Reader, SIGHTINGS_MAX, Store, StoreError, View, Write};
+use crate::store::{CallDigest, Reader, SIGHTINGS_MAX, Store, StoreError, View, Write};
 
 /// Pages that redb may keep in memory: the index of some million records.
 pub const CACHE_BYTES: usize = 128 << 20;
@@ -149,23 +149,18 @@ impl RedbStore {
         guarded(|| read(&snapshot))
     }
 
-    /// Writes; anything but a conflict ends its use until it is opened anew.
+    /// Writes. The inner error is one that wrote nothing and says nothing of the file; the outer ends its use until it is opened anew.
     fn change(
         &mut self,
-        write: impl FnOnce(&redb::Database, &Known, &RedbOptions) -> Result<Known, StoreError>,
+        write: impl FnOnce(&redb::Database, &Known, &RedbOptions) -> Result<Result<Known, StoreError>, StoreError>,
     ) -> Result<(), StoreError> {
         if self.failed {
             return Err(StoreError::Io("an IO has failed; it must be opened anew".to_owned()));
         }
         *self.snapshot.borrow_mut() = None;
-        match guarded(|| write(&*self.held.database()?, &self.known, &self.options)) {
-            Ok(known) => self.known = known,
-            Err(StoreError::Conflict) => return Err(StoreError::Conflict),
-            Err(error) => {
-                self.failed = true;
-                return Err(error);
-            }
-        }
+        let written = guarded(|| write(&*self.held.database()?, &self.known, &self.options));
+        self.failed = written.is_err();
+        self.known = written??;
         Ok(())
     }
 }
@@ -229,18 +224,16 @@ impl Store for RedbStore {
         self.known.secret
     }
 
-    fn life(&self) -> Life {
-        self.known.life
-    }
-
-    fn mark(&mut self, life: Life) -> Result<(), StoreError> {
+    fn mark_running(&mut self, since: Option<UnixMillis>) -> Result<Option<UnixMillis>, StoreError> {
+        let before = self.known.running;
         self.change(|database, known, _| {
             let transaction = tables::write(database)?;
-            let row = tables::life_row(life);
-            transaction.open_table(tables::META).map_err(failed)?.insert("life", row.as_slice()).map_err(failed)?;
+            let row = tables::running_row(since);
+            transaction.open_table(tables::META).map_err(failed)?.insert("running", row.as_slice()).map_err(failed)?;
             transaction.commit().map_err(failed)?;
-            Ok(Known { life, ..known.clone() })
-        })
+            Ok(Ok(Known { running: since, ..known.clone() }))
+        })?;
+        Ok(before)
     }
 
     fn due(&self, now: UnixMillis, limit: usize) -> Result<Vec<(ExecutionKey, u32)>, StoreError> {

@@ -9,8 +9,8 @@ use super::rows::{self, META as META_NAME};
 use crate::content::{Salts, secret_of};
 use crate::journal::Head;
 use crate::record::UnixMillis;
+use crate::store::StoreError;
 use crate::store::bytes::{Reader, Writer};
-use crate::store::{Life, StoreError};
 
 /// Form of tables and rows. A file with another one is refused.
 pub(super) const FORMAT: u64 = 1;
@@ -38,7 +38,8 @@ pub(super) struct Known {
     pub(super) salts: Salts,
     pub(super) secret: [u8; 32],
     pub(super) gap: bool,
-    pub(super) life: Life,
+    /// A life began then and has not ended in order.
+    pub(super) running: Option<UnixMillis>,
 }
 
 pub(super) fn failed<E: Into<redb::Error>>(error: E) -> StoreError {
@@ -76,7 +77,7 @@ pub(super) fn prepare(database: &Database, fresh: Option<&[u8; 32]>) -> Result<O
         put("secret", bytes_row("secret", &secret_of(fresh)))?;
         put("salts", bytes_row("salts", &Salts::new(fresh).0))?;
         put("gap", number_row("gap", 0))?;
-        put("life", life_row(Life::None))?;
+        put("running", running_row(None))?;
     }
     for table in [RECORDS, ARGUMENTS, SETTLED, JOURNAL] {
         transaction.open_table(table).map_err(failed)?;
@@ -108,7 +109,7 @@ pub(super) fn load(database: &Database) -> Result<Known, StoreError> {
         salts: Salts(bytes(&meta, "salts")?),
         secret: bytes(&meta, "secret")?,
         gap: number(&meta, "gap")?.ok_or_else(|| lacks("gap"))? != 0,
-        life: life(&meta)?,
+        running: running(&meta)?,
     })
 }
 
@@ -128,14 +129,10 @@ pub(super) fn bytes_row(name: &str, bytes: &[u8; 32]) -> Vec<u8> {
     to.sealed(META_NAME, name.as_bytes())
 }
 
-pub(super) fn life_row(life: Life) -> Vec<u8> {
+pub(super) fn running_row(since: Option<UnixMillis>) -> Vec<u8> {
     let mut to = Writer::new(32);
-    match life {
-        Life::None => to.u8(0).u64(0),
-        Life::Running { since } => to.u8(1).u64(since.0),
-        Life::Stopped { at } => to.u8(2).u64(at.0),
-    };
-    to.sealed(META_NAME, b"life")
+    to.maybe_u64(since.map(|since| since.0));
+    to.sealed(META_NAME, b"running")
 }
 
 fn number(
@@ -157,16 +154,10 @@ fn bytes(meta: &impl ReadableTable<&'static str, &'static [u8]>, name: &'static 
     Ok(bytes)
 }
 
-fn life(meta: &impl ReadableTable<&'static str, &'static [u8]>) -> Result<Life, StoreError> {
-    let row = meta.get("life").map_err(failed)?.ok_or_else(|| lacks("life"))?;
-    let mut from = Reader::open(META_NAME, b"life", row.value())?;
-    let (word, at) = (from.u8()?, UnixMillis(from.u64()?));
-    let life = match word {
-        0 => Life::None,
-        1 => Life::Running { since: at },
-        2 => Life::Stopped { at },
-        _ => return Err(from.damaged()),
-    };
+fn running(meta: &impl ReadableTable<&'static str, &'static [u8]>) -> Result<Option<UnixMillis>, StoreError> {
+    let row = meta.get("running").map_err(failed)?.ok_or_else(|| lacks("running"))?;
+    let mut from = Reader::open(META_NAME, b"running", row.value())?;
+    let running = from.maybe(Reader::u64)?.map(UnixMillis);
     from.end()?;
-    Ok(life)
+    Ok(running)
 }

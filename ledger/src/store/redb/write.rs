@@ -55,28 +55,33 @@ struct Batch<'t> {
     sightings_max: usize,
 }
 
-/// Persists a batch; what is known after it.
+/// Persists a batch; what is known after it. The inner error is a conflict, or a row that makes no sense: nothing was written, and other
+/// records are as good as before.
 pub(super) fn persist(
     database: &Database,
     known: &Known,
     batch: Vec<Write>,
     sightings_max: usize,
-) -> Result<Known, StoreError> {
+) -> Result<Result<Known, StoreError>, StoreError> {
     let transaction = tables::write(database)?;
+    let transitions = batch.iter().any(|write| matches!(write, Write::Put(put) if put.entry.is_some()));
     let known = {
         let mut open = Batch::open(&transaction, known.clone(), sightings_max)?;
         match batch.into_iter().try_for_each(|write| open.take(write)).and_then(|()| open.finish()) {
             Ok(known) => known,
             Err(error) => {
                 transaction.abort().map_err(failed)?;
-                return Err(error);
+                return if matches!(error, StoreError::Io(_)) { Err(error) } else { Ok(Err(error)) };
             }
         }
     };
     crate::failpoint::hit("store_before_commit");
+    if transitions {
+        crate::failpoint::hit("ledger-in-commit");
+    }
     transaction.commit().map_err(failed)?;
     crate::failpoint::hit("store_after_commit");
-    Ok(known)
+    Ok(Ok(known))
 }
 
 impl<'t> Batch<'t> {
