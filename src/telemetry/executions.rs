@@ -119,32 +119,17 @@ pub fn decision(claimed: &Claimed) -> &'static str {
 /// A claim that nothing could be decided about: 503.
 pub const UNAVAILABLE: &str = "unavailable";
 
-/// What a status query came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProbeResult {
-    /// It ran.
-    Succeeded,
-    /// It did not.
-    NotExecuted,
-    /// It ran and failed.
-    ExecutedError,
-    /// Asked again later: no rule matched, or not often enough yet.
-    Undecided,
-    /// No usable answer.
-    Failed,
-}
+/// Whose words in the journal are a probe's.
+const PROBE: &str = "probe";
 
-impl ProbeResult {
-    /// The word in labels.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Succeeded => "succeeded",
-            Self::NotExecuted => "not_executed",
-            Self::ExecutedError => "executed_error",
-            Self::Undecided => "undecided",
-            Self::Failed => "failed",
-        }
+/// What a probe's line in the journal came to.
+fn probe_result(record: &Record, entry: &Draft) -> &'static str {
+    match (record.state, record.failure) {
+        (State::Succeeded, _) => "succeeded",
+        (State::Failed, Some(Failure::NotExecuted)) => "not_executed",
+        (State::Failed, _) => "executed_error",
+        _ if &*entry.reason == "probe_answer" => "undecided",
+        _ => "gave_up",
     }
 }
 
@@ -162,6 +147,9 @@ impl Telemetry {
     pub fn transition(&self, from: Option<State>, record: &Record, entry: Option<&Draft>) {
         let Some(entry) = entry else { return };
         self.metrics.transition(&record.tool, from, record.state);
+        if &*entry.by == PROBE {
+            self.metrics.probed(&record.tool, probe_result(record, entry));
+        }
         self.line(&ExecutionEvent::of(from, record, entry));
         // The flag stays on the record; what raises it is the word of an owner whose run is over.
         if record.flags.contains(&Flag::DoubleEffectSuspected) && &*entry.action == "evidence" {
@@ -181,11 +169,6 @@ impl Telemetry {
     /// A claim was decided ([`decision`], or [`UNAVAILABLE`]) after so long.
     pub fn claimed(&self, tool: &ToolName, decision: &'static str, took: Duration) {
         self.metrics.claimed(tool, decision, took);
-    }
-
-    /// A status query was answered, or was not.
-    pub fn probed(&self, tool: &ToolName, result: ProbeResult) {
-        self.metrics.probed(tool, result.name());
     }
 
     /// Whether the ledger can make changes durable, as often as anybody looks: an alarm when it no longer can.

@@ -36,7 +36,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("upstream", &["classify", "clock", "config", "contract", "protocol"]),
     ("attempt", &["classify", "clock", "config", "ids", "plan", "protocol"]),
     ("telemetry", &["boundary", "class", "classify", "clock", "config", "ids", "protocol", "reply"]),
-    ("tool", &["accept", "config"]),
+    ("tool", &["accept", "attempt", "clock", "config", "upstream"]),
     (
         "relay",
         &[
@@ -59,9 +59,9 @@ const ROOMS: &[(&str, &[&str])] = &[
             "wire",
         ],
     ),
-    ("executions", &["clock", "config", "ids", "protocol", "relay", "tool"]),
+    ("executions", &["clock", "config", "ids", "protocol", "relay", "telemetry", "tool"]),
     ("admin", &["clock", "config", "control", "gate", "ids", "plan", "relay", "telemetry"]),
-    ("serve", &["admin", "check", "clock", "config", "executions", "relay", "telemetry"]),
+    ("serve", &["admin", "check", "clock", "config", "executions", "relay", "telemetry", "tool"]),
     ("mock", &["clock"]),
     ("demo", &["clock", "config", "control", "ids", "mock", "serve", "wire"]),
     (
