@@ -60,9 +60,9 @@ const ROOMS: &[(&str, &[&str])] = &[
             "wire",
         ],
     ),
-    ("executions", &["clock", "config", "ids", "protocol", "relay", "tool"]),
+    ("executions", &["clock", "config", "ids", "protocol", "relay", "telemetry", "tool"]),
     ("admin", &["clock", "config", "control", "gate", "ids", "plan", "relay", "telemetry", "tool"]),
-    ("serve", &["admin", "check", "clock", "config", "executions", "relay", "telemetry"]),
+    ("serve", &["admin", "check", "clock", "config", "executions", "relay", "telemetry", "tool"]),
     ("mock", &["clock"]),
     ("demo", &["clock", "config", "control", "ids", "mock", "serve", "wire"]),
     (
