@@ -195,25 +195,30 @@ impl Fingerprint {
 }
 
 /// Length-prefixed parts on their way into a hash.
-struct Parts(blake3::Hasher);
+pub(crate) struct Parts(blake3::Hasher);
 
 impl Parts {
-    fn new(context: &str, version: &[u8]) -> Self {
+    pub(crate) fn new(context: &str, version: &[u8]) -> Self {
         Self(blake3::Hasher::new_derive_key(context)).bytes(version)
     }
 
-    fn bytes(mut self, part: &[u8]) -> Self {
+    /// Under a secret instead of a context: nobody without it can make the digest.
+    pub(crate) fn keyed(secret: &[u8; 32], version: &[u8]) -> Self {
+        Self(blake3::Hasher::new_keyed(secret)).bytes(version)
+    }
+
+    pub(crate) fn bytes(mut self, part: &[u8]) -> Self {
         // usize has at most 64 bits wherever this builds, so the fallback never happens.
         self.0.update(&u64::try_from(part.len()).unwrap_or(u64::MAX).to_le_bytes());
         self.0.update(part);
         self
     }
 
-    fn number(self, number: u64) -> Self {
+    pub(crate) fn number(self, number: u64) -> Self {
         self.bytes(&number.to_le_bytes())
     }
 
-    fn finish(self) -> [u8; 32] {
+    pub(crate) fn finish(self) -> [u8; 32] {
         *self.0.finalize().as_bytes()
     }
 }

@@ -42,6 +42,7 @@ mod pointer;
 mod project;
 mod record;
 pub mod store;
+mod token;
 mod value;
 
 pub use canonical::{Arguments, Canonical};

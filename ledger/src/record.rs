@@ -253,7 +253,8 @@ pub struct Record {
     pub arguments: Option<Arc<str>>,
     /// How it ended; none while it has not, and once erased.
     pub settlement: Option<Settlement>,
-    /// Content was erased: the key answers that it ran, and nothing more.
+    /// Content was erased: the key answers that it ran, and nothing more. A store that puts such a record erases the details of its
+    /// evidence as well.
     pub erased: bool,
     /// The provider's id of the call, the newest that is known.
     pub tool_call_id: Option<Arc<str>>,
@@ -273,6 +274,12 @@ pub struct Record {
     pub approved_by: Option<Arc<str>>,
     /// An operator said *not executed*: it runs again only after a release.
     pub needs_release: bool,
+    /// An approver released it: one more run, beyond the most runs if need be.
+    #[serde(default)]
+    pub released: bool,
+    /// A probe was configured when it was claimed: an unknown is asked about by itself.
+    #[serde(default)]
+    pub has_probe: bool,
     /// Near-duplicates of this one that an approver let through, each once.
     pub let_through: Vec<Fingerprint>,
     /// Who looks after it.

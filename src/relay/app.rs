@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
+use rubicon_ledger::Ledger;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -20,6 +21,7 @@ use crate::upstream::{Upstream, connect};
 use super::admission::Admission;
 use super::auth::Clients;
 use super::idempotency::Idempotency;
+use super::ledger::{self, Opened};
 use super::observe::Observations;
 use super::operations::Operations;
 use super::reloads::ReloadStatus;
@@ -48,6 +50,10 @@ pub struct App {
     pub telemetry: Arc<Telemetry>,
     /// What operators switched off, and who issued which state.
     pub control: Control,
+    /// What tools were called, and what came of it.
+    pub ledger: Ledger,
+    /// The random name of this life: the relay's own runs are under it.
+    pub boot: u64,
     /// Times to first output.
     pub observed: Observations,
     /// Operations by id.
@@ -58,6 +64,8 @@ pub struct App {
     pub admission: Arc<Admission>,
     /// Which routes are open now: switches, breakers, limits, the shared budgets. A reload changes its limits and keeps its state.
     pub board: Arc<Board>,
+    /// When this process began to serve.
+    pub started_at: UnixMillis,
     /// Cancelled when the grace of a shutdown is over: streams end as interrupted.
     pub cut: CancellationToken,
     /// Tasks that outlive a request's connection (keyed answers, lingering closes); a shutdown waits for them.
@@ -70,7 +78,7 @@ impl App {
     /// Builds the shared state.
     ///
     /// # Errors
-    /// When TLS can't be set up at all, the control store can't be opened, or event lines and spans can't go where the settings say.
+    /// When TLS can't be set up at all, the control store or the ledger can't be opened, or event lines and spans can't go where the settings say.
     pub fn new(settings: Arc<Settings>) -> Result<Self, String> {
         let tls = connect::tls_config()?;
         let store = match &settings.server.store {
@@ -79,6 +87,7 @@ impl App {
         };
         let loaded_at = UnixMillis::now();
         let control = Control::open(store, loaded_at).map_err(|error| error.to_string())?;
+        let Opened { ledger, boot } = ledger::open(&settings.server.store)?;
         let telemetry = Telemetry::start(&settings, &tls, loaded_at)?;
         let admission = Arc::new(Admission::default());
         let watched = Arc::clone(&admission);
@@ -98,11 +107,14 @@ impl App {
             tls,
             telemetry: Arc::new(telemetry),
             control,
+            ledger,
+            boot,
             observed: Observations::default(),
             operations: Operations::default(),
             idempotency: Idempotency::default(),
             admission,
             board,
+            started_at: loaded_at,
             cut: CancellationToken::new(),
             tasks: TaskTracker::new(),
             draining: AtomicBool::new(false),
@@ -140,11 +152,6 @@ impl App {
             tracing::error!(%error, "event lines go on to where they went");
         }
         self.current.store(Arc::new(Current { settings, upstreams, clients, generation, loaded_at }));
-    }
-
-    /// The ledger.
-    pub fn ledger(&self) -> Option<&rubicon_ledger::Ledger> {
-        None
     }
 
     /// How the loads of the configuration went.

@@ -20,6 +20,7 @@ use crate::protocol::Dialect;
 use crate::protocol::signal::Usage;
 use crate::reply::Refused;
 use crate::telemetry::events::Outcome;
+use crate::tool::object::Short;
 
 use super::roots::Root;
 
@@ -147,9 +148,9 @@ pub struct View {
     pub finish_reason: Option<String>,
     /// Tokens of the accepted attempt, as far as told.
     pub usage: Usage,
-    /// Tool executions (the ledger comes later: always empty).
-    pub executions: Vec<()>,
-    /// Hosted tools that may have acted and whose outcome is not known. What the ledger knows is not in it: that changes.
+    /// Tool executions that it asked for first, without their content; filled in where it is shown.
+    pub executions: Vec<Short>,
+    /// Hosted tools that may have acted and whose outcome is not known; where it is shown, with the executions that are uncertain.
     pub unresolved_executions: u32,
     /// The application's word on the answer, once it gave it.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -23,8 +23,8 @@ use tokio::sync::oneshot;
 
 use self::behind::Seen;
 use self::queue::Queue;
-use self::stats::Counters;
 pub use self::stats::Stats;
+use self::stats::{Counters, Open};
 use self::waiters::Waiters;
 pub use self::waiters::{MAX_WAITERS, Waiter};
 use self::writer::Writer;
@@ -35,7 +35,7 @@ use crate::journal::{Draft, Head};
 use crate::key::ExecutionKey;
 use crate::machine::Decision;
 use crate::record::{Record, State, UnixMillis};
-use crate::store::{Life, Reader, Sighting, Store, StoreError, View};
+use crate::store::{Reader, Sighting, Store, StoreError, View};
 
 /// Commands that may wait where nothing else is said: about half a second of a slow disk's work.
 pub const QUEUE_MAX: usize = 8192;
@@ -184,21 +184,22 @@ impl std::fmt::Debug for Ledger {
 
 impl Ledger {
     /// Starts the writer over a store. Everything that another life ran itself becomes unknown before the first command is taken. Reads all
-    /// open records; blocks.
+    /// open records; blocks. A store that fails here (a full disk) leaves the ledger unavailable until it can be used.
     ///
     /// # Errors
-    /// When the store cannot be used or the thread cannot be made.
+    /// When the store is damaged or the thread cannot be made.
     pub fn start(store: Box<dyn Store>, options: Options) -> Result<Self, Unavailable> {
         Self::start_with(store, options, crate::machine::decide)
     }
 
     fn start_with(mut store: Box<dyn Store>, options: Options, decide: Decide) -> Result<Self, Unavailable> {
-        let open = start::orphans(&mut *store, &options, decide)?;
-        let unclean = match store.life() {
-            Life::Running { since } => Some(since),
-            Life::None | Life::Stopped { .. } => None,
+        let (open, unclean, full) = match start::begin(&mut *store, &options, decide) {
+            Ok((open, unclean)) => (open, unclean, None),
+            // A full disk: whoever has other work than the ledger's goes on, and the writer tries again before it takes anything.
+            // What the last life left is not known meanwhile, so plans count as lost.
+            Err(StoreError::Io(why)) => (Open::default(), Some((options.clock)()), Some(why)),
+            Err(error) => return Err(error.into()),
         };
-        store.mark(Life::Running { since: (options.clock)() })?;
         let shared = Arc::new(Shared {
             queue: Queue::new(options.queue_max, options.behind_max),
             seen: Seen::default(),
@@ -210,7 +211,7 @@ impl Ledger {
         });
         shared.counters.set_open(open);
         let reader = store.reader();
-        let writer = Writer::new(store, Arc::clone(&shared), options, decide);
+        let writer = Writer::new(store, Arc::clone(&shared), options, decide, full.as_deref());
         let thread = std::thread::Builder::new()
             .name("ledger".to_owned())
             .spawn(move || writer.run())

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use crate::ids::{Occurrence, OperationId, RootId, TenantId, ToolName};
 use crate::journal::{Draft, Entry, Head};
-use crate::key::{ExecutionKey, Slot};
+use crate::key::{ExecutionKey, Parts, Slot};
 use crate::record::{Effect, Evidence, Record, State, UnixMillis};
 
 pub use memory::MemoryStore;
@@ -48,6 +48,25 @@ pub enum StoreError {
 /// Names one call that a model asked for, to find its occurrence again: tenant, root, tool, slot and `tool_call_id` in one digest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallDigest(pub [u8; 32]);
+
+impl CallDigest {
+    /// The digest of this call.
+    #[must_use]
+    pub fn of(tenant: &TenantId, root: &RootId, tool: &ToolName, slot: Slot, tool_call_id: &str) -> Self {
+        Self(
+            Parts::new(CALL_CONTEXT, b"call-v1")
+                .bytes(tenant.as_str().as_bytes())
+                .bytes(root.as_str().as_bytes())
+                .bytes(tool.as_str().as_bytes())
+                .bytes(slot.as_bytes())
+                .bytes(tool_call_id.as_bytes())
+                .finish(),
+        )
+    }
+}
+
+/// Context of [`CallDigest`]s.
+const CALL_CONTEXT: &str = "rubicon-ledger 2026-11-30 planned call v1";
 
 /// A call that the relay emitted to a tenant, found again by a digest of whatever a later request shows of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -288,6 +307,16 @@ pub trait Store: View + Send {
     /// # Errors
     /// When the store cannot be read.
     fn open_records(&self, after: u64, limit: usize) -> Result<Vec<Record>, StoreError>;
+
+    /// Notes durably that a life began at `since`, or (none) that it ended in order. Tells what was noted before: a life that began then
+    /// and did not end in order. A store without a memory of its own has nothing to tell.
+    ///
+    /// # Errors
+    /// When it cannot be made durable.
+    fn mark_running(&mut self, since: Option<UnixMillis>) -> Result<Option<UnixMillis>, StoreError> {
+        let _ = since;
+        Ok(None)
+    }
 }
 
 impl Filter {

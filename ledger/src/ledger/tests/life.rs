@@ -63,7 +63,7 @@ fn the_end_persists_what_waits_and_is_marked() {
     bench.ledger.close();
     bench.ledger.close();
     assert_eq!(bench.store.with(|inside| inside.records.len()), 2000);
-    assert_eq!(bench.store.life(), Life::Stopped { at: UnixMillis(1_000_000) });
+    assert_eq!(bench.store.with(|inside| inside.running), None);
     // As after a kill: the mark of the life stays.
     let again = over(bench.store.clone(), 10, 10);
     bench.store.with(|inside| inside.fault = Some(Fault::Before));

@@ -7,9 +7,7 @@ use crate::ids::{Occurrence, RootId, TenantId, ToolName};
 use crate::journal::{Entry, Head};
 use crate::key::ExecutionKey;
 use crate::record::{Evidence, Record, State, UnixMillis};
-use crate::store::{
-    CallDigest, Expected, Filter, Life, Page, Reader, Sighting, Store, StoreError, Verdict, View, Write,
-};
+use crate::store::{CallDigest, Expected, Filter, Page, Reader, Sighting, Store, StoreError, Verdict, View, Write};
 
 /// How the next persist goes wrong.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -35,7 +33,7 @@ pub(super) struct Inside {
     pub(super) reopen_fails: bool,
     pub(super) held: bool,
     pub(super) inside: usize,
-    pub(super) life: Life,
+    pub(super) running: Option<UnixMillis>,
     /// Cannot be read.
     pub(super) damaged: HashSet<ExecutionKey>,
     /// Cannot be written.
@@ -190,12 +188,8 @@ impl Store for Shared {
             open.take(limit).cloned().collect()
         }))
     }
-    fn life(&self) -> Life {
-        self.with(|inside| inside.life)
-    }
-    fn mark(&mut self, life: Life) -> Result<(), StoreError> {
-        self.with(|inside| inside.life = life);
-        Ok(())
+    fn mark_running(&mut self, since: Option<UnixMillis>) -> Result<Option<UnixMillis>, StoreError> {
+        Ok(self.with(|inside| std::mem::replace(&mut inside.running, since)))
     }
 }
 
