@@ -108,6 +108,8 @@ pub(crate) fn record(sequence: u64, n: u64, at: u64) -> Record {
         awaits_approval: false,
         approved_by: None,
         needs_release: false,
+        released: false,
+        has_probe: false,
         let_through: Vec::new(),
         assigned_to: None,
         reported_at: None,
@@ -254,6 +256,8 @@ impl Maker {
                 record.reconciliation = Reconciliation::Resolved;
                 record.settled_at = Some(UnixMillis(now));
                 record.needs_release = true;
+                record.released = true;
+                record.has_probe = true;
                 record.pending = None;
             }),
             (State::Started | State::Unknown, _) => {

@@ -2,16 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use rubicon_ledger::{
-    Arguments, Impact, KeyParts, Occurrence, Projection, RootId, TenantId, ToolName, UnixMillis as At,
-};
+use rubicon_ledger::{Arguments, KeyParts, Occurrence, Projection, RootId, TenantId, ToolName, UnixMillis as At};
 
 use super::super::names::EXECUTION_FIELDS;
 use super::*;
 use crate::config::testing::{TODAY, settings};
 
 /// An execution that is unknown.
-pub(crate) fn record() -> Record {
+fn record() -> Record {
     let (tenant, root) = (TenantId::new("acme").unwrap(), RootId::new("run-1").unwrap());
     let tool = ToolName::new("refund").unwrap();
     let arguments = Arguments::parse(br#"{"card":"SECRET"}"#).unwrap();
@@ -24,46 +22,18 @@ pub(crate) fn record() -> Record {
         occurrence: Occurrence(0),
         run: None,
     };
-    Record {
-        sequence: 1,
-        key: parts.key(),
-        base: None,
-        operation: None,
-        tool_owner: None,
-        slot: projected.slot,
-        fingerprint: projected.fingerprint,
-        occurrence: Occurrence(0),
-        run: None,
-        effect: Effect::Write,
-        impact: Impact::Normal,
-        state: State::Unknown,
-        failure: None,
-        reconciliation: Reconciliation::NeedsOperator,
-        version: 3,
-        epoch: 1,
-        runs: 1,
-        arguments: Some(arguments.canonical().as_str().into()),
-        settlement: None,
-        erased: false,
-        tool_call_id: None,
-        flags: BTreeSet::new(),
-        superseded_by: None,
-        supersedes: None,
-        lease: None,
-        pending: None,
-        awaits_approval: false,
-        approved_by: None,
-        needs_release: false,
-        let_through: Vec::new(),
-        assigned_to: None,
-        reported_at: None,
-        created_at: At(1_781_524_800_000),
-        changed_at: At(1_781_524_800_123),
-        settled_at: None,
-        tenant,
-        root,
-        tool,
-    }
+    // From JSON: what a record has besides does not concern a line.
+    let json = serde_json::json!({
+        "sequence": 1, "key": parts.key(), "base": null, "tenant": tenant, "root": root, "operation": null, "tool": tool,
+        "tool_owner": null, "slot": projected.slot, "fingerprint": projected.fingerprint, "occurrence": 0, "run": null,
+        "effect": "write", "impact": "normal", "has_probe": false, "state": "unknown", "failure": null,
+        "reconciliation": "needs_operator", "version": 3, "epoch": 1, "runs": 1, "released": false,
+        "arguments": arguments.canonical().as_str(), "settlement": null, "erased": false, "tool_call_id": null, "flags": [],
+        "superseded_by": null, "supersedes": null, "lease": null, "pending": null, "awaits_approval": false,
+        "approved_by": null, "needs_release": false, "let_through": [], "assigned_to": null, "reported_at": null,
+        "created_at": 1_781_524_800_000_u64, "changed_at": 1_781_524_800_123_u64, "settled_at": null,
+    });
+    serde_json::from_value(json).unwrap()
 }
 
 fn entry(action: &str) -> Draft {

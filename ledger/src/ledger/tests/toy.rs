@@ -59,6 +59,8 @@ pub(super) fn fresh(words: &Words<'_>, view: &dyn View, env: &Env) -> Record {
         awaits_approval: false,
         approved_by: None,
         needs_release: false,
+        released: false,
+        has_probe: false,
         let_through: Vec::new(),
         assigned_to: None,
         reported_at: None,

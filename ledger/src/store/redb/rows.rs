@@ -91,6 +91,7 @@ impl Row {
             to.maybe_str(lease.claim_id.as_deref()).u64(lease.until.0);
         });
         to.bool(record.awaits_approval).maybe_str(record.approved_by.as_deref()).bool(record.needs_release);
+        to.bool(record.released).bool(record.has_probe);
         to.u32(count(record.let_through.len()));
         for fingerprint in &record.let_through {
             to.raw(fingerprint.as_bytes());
@@ -144,6 +145,8 @@ impl Row {
             awaits_approval: from.bool()?,
             approved_by: from.maybe(Reader::text)?,
             needs_release: from.bool()?,
+            released: from.bool()?,
+            has_probe: from.bool()?,
             let_through: several(&mut from, |from| from.array().map(Fingerprint::from_bytes))?,
             assigned_to: from.maybe(Reader::text)?,
             reported_at: from.maybe(Reader::u64)?.map(UnixMillis),

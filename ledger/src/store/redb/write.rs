@@ -64,6 +64,7 @@ pub(super) fn persist(
     sightings_max: usize,
 ) -> Result<Result<Known, StoreError>, StoreError> {
     let transaction = tables::write(database)?;
+    let transitions = batch.iter().any(|write| matches!(write, Write::Put(put) if put.entry.is_some()));
     let known = {
         let mut open = Batch::open(&transaction, known.clone(), sightings_max)?;
         match batch.into_iter().try_for_each(|write| open.take(write)).and_then(|()| open.finish()) {
@@ -75,6 +76,9 @@ pub(super) fn persist(
         }
     };
     crate::failpoint::hit("store_before_commit");
+    if transitions {
+        crate::failpoint::hit("ledger-in-commit");
+    }
     transaction.commit().map_err(failed)?;
     crate::failpoint::hit("store_after_commit");
     Ok(Ok(known))
