@@ -71,9 +71,9 @@ pub(super) async fn read(
     let arguments = arguments(body, tool)?;
     // The name of a client's tenant was checked with the configuration.
     let tenant = tenant(caller)?;
-    let root = match (named, &operation) {
-        (Some(root), _) => root,
-        (None, Some(operation)) => roots::root_of(app, &tenant, operation).await?,
+    let (root, flags) = match (named, &operation) {
+        (Some(root), _) => (root, Vec::new()),
+        (None, Some(operation)) => roots::root_of(app, &caller.tenant, operation).await?,
         (None, None) => return Err(missing("operation_id")),
     };
     let planning = roots::planning(app, &caller.tenant, operation.as_ref());
@@ -90,7 +90,7 @@ pub(super) async fn read(
         lease_ms,
         confirm,
         planning,
-        flags: Vec::new(),
+        flags,
         by: shared(caller.client.as_str()),
     })
 }
