@@ -186,11 +186,6 @@ impl App {
         }
     }
 
-    /// The ledger.
-    pub fn ledger(&self) -> Option<&rubicon_ledger::Ledger> {
-        None
-    }
-
     /// How the loads of the configuration went.
     pub fn reload_status(&self) -> ReloadStatus {
         self.reloads().clone()
