@@ -73,10 +73,10 @@ pub(super) async fn read(
     let tenant = tenant(caller)?;
     let (root, flags) = match (named, &operation) {
         (Some(root), _) => (root, Vec::new()),
-        (None, Some(operation)) => roots::root_of(app, &tenant, operation).await?,
+        (None, Some(operation)) => roots::root_of(app, &caller.tenant, operation).await?,
         (None, None) => return Err(missing("operation_id")),
     };
-    let planning = roots::planning(app, &tenant, operation.as_ref());
+    let planning = roots::planning(app, &caller.tenant, operation.as_ref());
     Ok(Claim {
         tenant,
         root,
@@ -142,7 +142,11 @@ pub(super) async fn decide(app: &App, claim: Claim, wait: Option<Duration>) -> R
     let until = wait.map(|wait| Instant::now() + wait);
     let mut waited = false;
     loop {
-        let claimed = ask(app, claim.clone()).await?;
+        let began = Instant::now();
+        let claimed = app.ledger.claim(claim.clone()).await;
+        let word = claimed.as_ref().map_or(executions::UNAVAILABLE, executions::decision);
+        app.telemetry.claimed(&claim.tool.name, word, began.elapsed());
+        let claimed = claimed.map_err(|error| Problem::unavailable(&error))?;
         let (Claimed::InProgress(record), Some(until)) = (&claimed, until) else {
             return Ok(Decided { claimed, waited });
         };
@@ -166,16 +170,6 @@ pub(super) async fn decide(app: &App, claim: Claim, wait: Option<Duration>) -> R
     }
 }
 
-/// One claim, counted.
-async fn ask(app: &App, claim: Claim) -> Result<Claimed, Problem> {
-    let (tool, began) = (claim.tool.name.clone(), Instant::now());
-    let claimed = app.ledger.claim(claim).await;
-    let decision = claimed.as_ref().map_or(executions::UNAVAILABLE, executions::decision);
-    app.telemetry.claimed(&tool, decision, began.elapsed());
-    claimed.map_err(|error| Problem::unavailable(&error))
-}
-
-/// Bounded ([`rubicon_ledger::MAX_WAITERS`]).
 fn too_many() -> Problem {
     let message = "As many callers as may wait for this execution already do.";
     Problem::new(503, "too_many_waiters", message).retry_after(SOON_S)

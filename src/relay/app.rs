@@ -16,7 +16,6 @@ use crate::control::Control;
 use crate::gate::{Board, RouteView};
 use crate::ids::RouteId;
 use crate::telemetry::Telemetry;
-use crate::telemetry::executions::LedgerGauges;
 use crate::telemetry::metrics::RouteGauges;
 use crate::tool::reconcile::Reconciler;
 use crate::tool::run::{Parts, Runner};
@@ -86,8 +85,7 @@ impl App {
     /// Builds the shared state.
     ///
     /// # Errors
-    /// When TLS can't be set up at all, the control store or the ledger can't be opened, or event lines and spans can't go where the
-    /// settings say.
+    /// When TLS can't be set up at all, the control store or the ledger can't be opened, or event lines and spans can't go where the settings say.
     pub fn new(settings: Arc<Settings>) -> Result<Self, String> {
         let tls = connect::tls_config()?;
         let store = match &settings.server.store {
@@ -98,8 +96,7 @@ impl App {
         let control = Control::open(store, loaded_at).map_err(|error| error.to_string())?;
         let telemetry = Arc::new(Telemetry::start(&settings, &tls, loaded_at)?);
         let Opened { ledger, boot } = ledger::open(&settings.server.store, telemetry.observer())?;
-        let stats = ledger.clone();
-        telemetry.metrics().ledger_from(move || LedgerGauges { available: stats.is_available(), stats: stats.stats() });
+        telemetry.watch(&ledger);
         let admission = Arc::new(Admission::default());
         let watched = Arc::clone(&admission);
         telemetry.metrics().in_flight_from(move || watched.in_flight());
@@ -188,11 +185,6 @@ impl App {
             unknown: Arc::clone(&self.unknown),
             stop: self.cut.clone(),
         }
-    }
-
-    /// The ledger, if there is one.
-    pub fn ledger(&self) -> Option<&Ledger> {
-        Some(&self.ledger)
     }
 
     /// How the loads of the configuration went.

@@ -1,8 +1,8 @@
 //! The composition root: builds every room, binds the listeners, and takes it all down in numbered phases.
 
 mod cors;
+mod head;
 mod journal;
-mod ledger;
 mod listener;
 pub mod reload;
 pub mod run;
@@ -21,11 +21,13 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use crate::admin;
+use crate::clock::UnixMillis;
 use crate::config::settings::Settings;
 use crate::executions;
 use crate::relay::app::App;
 use crate::relay::ledger::keep_head;
 use crate::relay::{endpoints, handler, memory, outcome, passthrough};
+use crate::tool::retention;
 
 use listener::Acceptor;
 
@@ -50,8 +52,12 @@ pub struct Server {
     accept: Vec<JoinHandle<()>>,
     /// Ends with the server.
     memory: AbortOnDropHandle<()>,
-    /// End with the server: what the ledger does by itself.
-    ledger: Vec<AbortOnDropHandle<()>>,
+    /// The ledger's alarm, and retention.
+    keeping: [AbortOnDropHandle<()>; 2],
+    /// Ends with the server.
+    head: AbortOnDropHandle<()>,
+    /// Ends with the server.
+    probes: AbortOnDropHandle<()>,
 }
 
 /// The routes of the data plane.
@@ -76,6 +82,15 @@ pub fn router(app: Arc<App>) -> Router {
         .method_not_allowed_fallback(endpoints::method_not_allowed)
         .layer(axum::middleware::from_fn_with_state(Arc::clone(&app), cors::answer))
         .with_state(app)
+}
+
+/// Watches the ledger for its alarm, and erases what is older than its tool's `retention_days`.
+fn keeping(app: &Arc<App>) -> [AbortOnDropHandle<()>; 2] {
+    let watch = Arc::clone(&app.telemetry).keep_watch(app.ledger.clone());
+    let settings = Arc::clone(app);
+    let rules = move || retention::rules(&settings.current().settings);
+    let erase = retention::keep(app.ledger.clone(), rules, || rubicon_ledger::UnixMillis(UnixMillis::now().0));
+    [AbortOnDropHandle::new(tokio::spawn(watch)), AbortOnDropHandle::new(tokio::spawn(erase))]
 }
 
 impl Server {
@@ -104,8 +119,10 @@ impl Server {
         // It ends with the data plane and not before: an operator may want to look while a shutdown takes its time.
         accept.extend(admin_listener.map(|listener| serve(admin::router(Arc::clone(&app)), listener)));
         let memory = AbortOnDropHandle::new(tokio::spawn(memory::watch(Arc::clone(&app))));
-        let ledger = ledger::tasks(&app);
-        Ok(Self { address, admin, app, connections, accepting, closing, accept, memory, ledger })
+        let head = AbortOnDropHandle::new(tokio::spawn(head::keep(Arc::clone(&app))));
+        let probes = AbortOnDropHandle::new(tokio::spawn(app.reconciler().run()));
+        let keeping = keeping(&app);
+        Ok(Self { address, admin, app, connections, accepting, closing, accept, memory, keeping, head, probes })
     }
 
     /// Where it listens.
@@ -155,11 +172,13 @@ impl Server {
             let _ = accept.await;
         }
         self.memory.abort();
-        self.ledger.iter().for_each(AbortOnDropHandle::abort);
+        self.keeping.iter().for_each(|task| task.abort());
+        self.head.abort();
+        self.probes.abort();
         // 6
         self.app.telemetry.flush().await;
         // 7
-        let (app, ledger, store) = (Arc::clone(&self.app), self.app.ledger.clone(), ledger::store(&self.app));
+        let (app, ledger, store) = (Arc::clone(&self.app), self.app.ledger.clone(), head::store(&self.app));
         let control = timeout(STORE_MAX, tokio::task::spawn_blocking(move || app.control.close()));
         let close = move || {
             ledger.close();
