@@ -29,6 +29,7 @@ mod holds;
 mod kill;
 mod leaving;
 mod ledger_admin;
+mod ledger_approval;
 mod ledger_backup;
 mod ledger_cli;
 mod limits;
