@@ -31,6 +31,7 @@ mod holds;
 mod kill;
 mod leaving;
 mod ledger_admin;
+mod ledger_approval;
 mod ledger_backup;
 mod ledger_cli;
 mod ledger_kill;
