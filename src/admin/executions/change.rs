@@ -71,6 +71,8 @@ impl Asked {
 
     async fn make(self, app: &App, verb: Verb, reason: Arc<str>) -> Answer {
         let change = Change { key: self.key, if_match: IfMatch::Version(self.seen), by: self.by, verb, reason };
+        // A crash here must leave the record as it was: the person asks again.
+        rubicon_ledger::failpoint::hit("operator-resolve");
         let changed = ledger::of(app).change(change).await.map_err(|error| ledger::unavailable(&error))?;
         let changed = changed.map_err(|denied| ledger::denied(&denied))?;
         let (version, current) = (changed.record.version, app.current());
