@@ -15,6 +15,7 @@ use crate::clock::Instant;
 use crate::config::settings::{Settings, ToolSettings};
 use crate::relay::app::App;
 use crate::relay::auth::Caller;
+use crate::telemetry::executions;
 use crate::tool::arguments;
 
 use super::answer::{Problem, SOON_S, aside, shared};
@@ -70,9 +71,9 @@ pub(super) async fn read(
     let arguments = arguments(body, tool)?;
     // The name of a client's tenant was checked with the configuration.
     let tenant = tenant(caller)?;
-    let root = match (named, &operation) {
-        (Some(root), _) => root,
-        (None, Some(operation)) => roots::root_of(app, &tenant, operation).await?,
+    let (root, flags) = match (named, &operation) {
+        (Some(root), _) => (root, Vec::new()),
+        (None, Some(operation)) => roots::root_of(app, &caller.tenant, operation).await?,
         (None, None) => return Err(missing("operation_id")),
     };
     let planning = roots::planning(app, &caller.tenant, operation.as_ref());
@@ -89,7 +90,7 @@ pub(super) async fn read(
         lease_ms,
         confirm,
         planning,
-        flags: Vec::new(),
+        flags,
         by: shared(caller.client.as_str()),
     })
 }
@@ -141,7 +142,11 @@ pub(super) async fn decide(app: &App, claim: Claim, wait: Option<Duration>) -> R
     let until = wait.map(|wait| Instant::now() + wait);
     let mut waited = false;
     loop {
-        let claimed = app.ledger.claim(claim.clone()).await.map_err(|error| Problem::unavailable(&error))?;
+        let began = Instant::now();
+        let claimed = app.ledger.claim(claim.clone()).await;
+        let word = claimed.as_ref().map_or(executions::UNAVAILABLE, executions::decision);
+        app.telemetry.claimed(&claim.tool.name, word, began.elapsed());
+        let claimed = claimed.map_err(|error| Problem::unavailable(&error))?;
         let (Claimed::InProgress(record), Some(until)) = (&claimed, until) else {
             return Ok(Decided { claimed, waited });
         };

@@ -94,8 +94,9 @@ impl App {
         };
         let loaded_at = UnixMillis::now();
         let control = Control::open(store, loaded_at).map_err(|error| error.to_string())?;
-        let Opened { ledger, boot } = ledger::open(&settings.server.store)?;
-        let telemetry = Telemetry::start(&settings, &tls, loaded_at)?;
+        let telemetry = Arc::new(Telemetry::start(&settings, &tls, loaded_at)?);
+        let Opened { ledger, boot } = ledger::open(&settings.server.store, telemetry.observer())?;
+        telemetry.watch(&ledger);
         let admission = Arc::new(Admission::default());
         let watched = Arc::clone(&admission);
         telemetry.metrics().in_flight_from(move || watched.in_flight());
@@ -121,7 +122,7 @@ impl App {
         Ok(Self {
             current: ArcSwap::from_pointee(Current { settings, upstreams, clients, generation: 1, loaded_at }),
             tls,
-            telemetry: Arc::new(telemetry),
+            telemetry,
             control,
             ledger,
             boot,

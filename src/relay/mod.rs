@@ -4,8 +4,10 @@
 //! one attempt each (streamed, whole; `read.rs` and `waits.rs` are what they read and wait with), `emit.rs` joins the driver to the
 //! response body (`endpoints.rs` is everything that generates nothing, `executions.rs` an operation's part of the ledger, `passthrough.rs` what goes to a provider as it is, `outcome.rs`
 //! takes the application's word on an answer), `client_body.rs` writes that body and aborts it where it must, over `transport.rs` and `client_io.rs`, the
-//! client's connection. `passage.rs` asks the gate before every attempt and tells it what came of it. `roots.rs` says to which run a request belongs, `seat.rs` notes the tool calls of its answer, `restart.rs` asks before an
-//! operation is replaced. `report.rs` notes what happens and tells it (`told.rs`: of requests that came to no attempt), `outward.rs` says what a caller is told. `app.rs` holds what outlives a request (`ledger.rs` opens the ledger for it): `operations.rs`,
+//! client's connection. `passage.rs` asks the gate before every attempt and tells it what came of it. `roots.rs` says to which run a
+//! request belongs, `seat.rs` notes the tool calls of its answer, `restart.rs` asks before an operation is replaced. `report.rs` notes
+//! what happens and tells it (`told.rs`: of requests that came to no attempt), `outward.rs` says what a caller is told. `app.rs` holds
+//! what outlives a request (`ledger.rs` opens the ledger for it): `operations.rs`,
 //! `idempotency.rs`, `observe.rs`, `reloads.rs`, `admission.rs` (who may come in; `memory.rs` measures for it).
 
 pub mod admission;

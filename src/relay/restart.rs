@@ -17,6 +17,7 @@ use super::app::App;
 use super::intake::Refusal;
 use super::operation::Run;
 use super::operations;
+use super::roots;
 use super::seat;
 
 /// Executions that are named; one that is enough to refuse.
@@ -32,8 +33,7 @@ pub(super) async fn may_restart(app: &App, tenant: &TenantId, old: &OperationId)
     if view.as_ref().is_some_and(|view| view.state == operations::State::Running) {
         return Err(Refusal::new(409, "still_running", "The operation to be restarted is still running.").of(old));
     }
-    let asked = ask(&app.ledger, tenant, old, known.is_none()).await;
-    let asked = asked.map_err(|error| {
+    let asked = ask(&app.ledger, tenant, old, known.is_none()).await.map_err(|error| {
         tracing::warn!(%error, operation = %old, "restart refused: the ledger cannot be read");
         let message =
             "Whether the operation to be restarted has executions of unknown outcome cannot be found out now.";
@@ -86,30 +86,24 @@ impl Run {
 
 async fn ask(ledger: &Ledger, tenant: &TenantId, old: &OperationId, root: bool) -> Result<Asked, StoreError> {
     let reader = ledger.reader();
-    let (tenant, old) = (tenant.clone(), old.clone());
-    let read = tokio::task::spawn_blocking(move || look(&*reader, &tenant, &old, root));
+    let (ledger, tenant, old) = (ledger.clone(), tenant.clone(), old.clone());
+    let read = tokio::task::spawn_blocking(move || {
+        let kept = if root { roots::kept(&ledger, &tenant, &old)? } else { None };
+        look(&*reader, &tenant, &old).map(|uncertain| Asked { uncertain, root: kept })
+    });
     match tokio::time::timeout(ASK_WAIT, read).await {
         Ok(Ok(asked)) => asked,
         _ => Err(StoreError::Io("it does not answer".to_owned())),
     }
 }
 
-fn look(reader: &dyn Reader, tenant: &TenantId, old: &OperationId, root: bool) -> Result<Asked, StoreError> {
-    // Names that the ledger would not take are in none of its records.
-    let (Ok(tenant), Ok(operation)) =
-        (rubicon_ledger::TenantId::new(tenant.as_str()), rubicon_ledger::OperationId::new(old.as_str()))
-    else {
-        return Ok(Asked::default());
-    };
-    let filter = Filter { tenant: Some(tenant), operation: Some(operation), ..Filter::default() };
-    let mut asked = Asked::default();
-    if root {
-        asked.root = reader.list(&filter, 1)?.records.into_iter().next().map(|record| record.root);
-    }
+fn look(reader: &dyn Reader, tenant: &TenantId, old: &OperationId) -> Result<Vec<Uncertain>, StoreError> {
+    let Some(filter) = roots::of_operation(tenant, old) else { return Ok(Vec::new()) };
+    let mut found = Vec::new();
     for state in [State::Started, State::Unknown] {
-        asked.uncertain.extend(uncertain(reader, Filter { state: Some(state), ..filter.clone() })?);
+        found.extend(uncertain(reader, Filter { state: Some(state), ..filter.clone() })?);
     }
-    Ok(asked)
+    Ok(found)
 }
 
 /// Goes on past what is read only, so that many of those hide nothing.

@@ -7,12 +7,12 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use rubicon_ledger::store::{Sighting, StoreError};
+use rubicon_ledger::store::{Filter, Sighting, StoreError};
 use rubicon_ledger::{Command, ExecutionKey, Flag, Ledger, RootId};
 
-use crate::ids::TenantId;
+use crate::ids::{OperationId, TenantId};
 use crate::protocol::Dialect;
-use crate::protocol::words::Returned;
+use crate::protocol::words::{self, Returned};
 
 /// How long a request waits for emitted calls to be looked up; over it they count as unreadable. A healthy disk takes milliseconds.
 const LOOK_WAIT: Duration = Duration::from_secs(2);
@@ -128,9 +128,30 @@ pub(super) async fn report(ledger: Ledger, carried: Vec<ExecutionKey>) {
     }
 }
 
+/// The root of an operation that this process may have forgotten: from the calls that it emitted, else from its executions. Blocks on the
+/// disk. `None`: it did neither, or was its own root.
+///
+/// # Errors
+/// When the store cannot be read.
+pub fn kept(ledger: &Ledger, tenant: &TenantId, operation: &OperationId) -> Result<Option<RootId>, StoreError> {
+    let digest = words::of_operation(tenant.as_str(), operation.as_str());
+    if let Some(sighting) = ledger.sighting(&digest)? {
+        return Ok(Some(sighting.root));
+    }
+    let Some(filter) = of_operation(tenant, operation) else { return Ok(None) };
+    Ok(ledger.reader().list(&filter, 1)?.records.into_iter().next().map(|record| record.root))
+}
+
+/// An operation's executions. `None`: the ledger would not take such names, so it has none.
+pub(super) fn of_operation(tenant: &TenantId, operation: &OperationId) -> Option<Filter> {
+    let tenant = rubicon_ledger::TenantId::new(tenant.as_str()).ok()?;
+    let operation = rubicon_ledger::OperationId::new(operation.as_str()).ok()?;
+    Some(Filter { tenant: Some(tenant), operation: Some(operation), ..Filter::default() })
+}
+
 #[cfg(test)]
 mod tests {
-    use rubicon_ledger::{OperationId, UnixMillis};
+    use rubicon_ledger::UnixMillis;
 
     use super::*;
     use crate::protocol::words::Shown;
@@ -172,7 +193,7 @@ mod tests {
     #[test]
     fn results_of_one_run_name_it_and_of_several_none() {
         let seen = |id: &str, name: &str| {
-            let operation = OperationId::new("op").unwrap();
+            let operation = rubicon_ledger::OperationId::new("op").unwrap();
             let digest = returned(id).digest("t");
             Sighting { digest, root: root(name), operation, key: None, at: UnixMillis(1) }
         };

@@ -19,7 +19,7 @@ use crate::config::settings::ToolSettings;
 use crate::contract::Endpoint;
 use crate::protocol::Dialect;
 use crate::protocol::emitted::Collector;
-use crate::protocol::words::{Emitted, Words};
+use crate::protocol::words::{self, Emitted, Words};
 
 use super::app::App;
 use super::operation::Run;
@@ -33,12 +33,14 @@ pub(super) struct Seat {
     numbers: Numbers,
     /// Whole calls whose events go out next.
     due: Vec<Emitted>,
+    /// None was noted yet.
+    is_first: bool,
 }
 
 impl Seat {
     /// At one answer.
     pub(super) fn new(dialect: Dialect) -> Self {
-        Self { collector: Collector::new(dialect), numbers: Numbers::default(), due: Vec::new() }
+        Self { collector: Collector::new(dialect), numbers: Numbers::default(), due: Vec::new(), is_first: true }
     }
 
     /// An event that is part of the answer; `data` makes what it costs to have only where it is wanted.
@@ -161,6 +163,12 @@ impl Run {
                 operation.plans_lost();
             }
             sightings.extend(noted.sightings);
+        }
+        if let Some(first) = sightings.first().filter(|_| seat.is_first) {
+            // By it the operation's root is known when the operation itself is forgotten.
+            let digest = words::of_operation(operation.tenant.as_str(), operation.id.as_str());
+            sightings.push(Sighting { digest, key: None, ..first.clone() });
+            seat.is_first = false;
         }
         if !sightings.is_empty() && !ledger.saw(sightings) {
             // A later turn would not be known to belong to this run.

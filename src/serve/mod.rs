@@ -21,11 +21,13 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use crate::admin;
+use crate::clock::UnixMillis;
 use crate::config::settings::Settings;
 use crate::executions;
 use crate::relay::app::App;
 use crate::relay::ledger::keep_head;
 use crate::relay::{endpoints, handler, memory, outcome, passthrough};
+use crate::tool::retention;
 
 use listener::Acceptor;
 
@@ -50,6 +52,8 @@ pub struct Server {
     accept: Vec<JoinHandle<()>>,
     /// Ends with the server.
     memory: AbortOnDropHandle<()>,
+    /// The ledger's alarm, and retention.
+    keeping: [AbortOnDropHandle<()>; 2],
     /// Ends with the server.
     head: AbortOnDropHandle<()>,
     /// Ends with the server.
@@ -80,6 +84,15 @@ pub fn router(app: Arc<App>) -> Router {
         .with_state(app)
 }
 
+/// Watches the ledger for its alarm, and erases what is older than its tool's `retention_days`.
+fn keeping(app: &Arc<App>) -> [AbortOnDropHandle<()>; 2] {
+    let watch = Arc::clone(&app.telemetry).keep_watch(app.ledger.clone());
+    let settings = Arc::clone(app);
+    let rules = move || retention::rules(&settings.current().settings);
+    let erase = retention::keep(app.ledger.clone(), rules, || rubicon_ledger::UnixMillis(UnixMillis::now().0));
+    [AbortOnDropHandle::new(tokio::spawn(watch)), AbortOnDropHandle::new(tokio::spawn(erase))]
+}
+
 impl Server {
     /// Binds and serves. Port 0 takes any free port; see [`Server::address`].
     ///
@@ -108,7 +121,8 @@ impl Server {
         let memory = AbortOnDropHandle::new(tokio::spawn(memory::watch(Arc::clone(&app))));
         let head = AbortOnDropHandle::new(tokio::spawn(head::keep(Arc::clone(&app))));
         let probes = AbortOnDropHandle::new(tokio::spawn(app.reconciler().run()));
-        Ok(Self { address, admin, app, connections, accepting, closing, accept, memory, head, probes })
+        let keeping = keeping(&app);
+        Ok(Self { address, admin, app, connections, accepting, closing, accept, memory, keeping, head, probes })
     }
 
     /// Where it listens.
@@ -158,6 +172,7 @@ impl Server {
             let _ = accept.await;
         }
         self.memory.abort();
+        self.keeping.iter().for_each(|task| task.abort());
         self.head.abort();
         self.probes.abort();
         // 6
