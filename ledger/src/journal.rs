@@ -88,7 +88,7 @@ impl Default for Head {
 }
 
 impl Draft {
-    /// Puts it behind `head`; `content` as [`content`](crate::content) makes it, empty for a remark.
+    /// Puts it behind `head`; `content` as `content.rs` makes it, empty for a remark.
     #[must_use]
     pub fn chained(self, head: &Head, content: Arc<str>) -> Entry {
         let mut entry = Entry {

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use redb::StorageBackend;
-use rubicon_ledger::store::{RedbOptions, RedbStore, View};
+use rubicon_ledger::store::{MemoryStore, RedbOptions, RedbStore, Store, View};
 use rubicon_ledger::{
     Arguments, Claim, Claimed, Command, Effect, Impact, Ledger, OperationId, Options, Owner, Planning, Projection,
     Reply, RootId, State, TenantId, ToolName, ToolRule, UnixMillis,
@@ -175,4 +175,23 @@ fn many_who_wait_share_a_sync_and_none_is_answered_while_it_runs() {
     // Quick repair is two syncs a commit; growing the file may take a few more.
     let syncs = disk.with(|disk| disk.syncs) - begun;
     assert!((4..=4 * stats.batches).contains(&syncs), "{syncs} syncs for {} batches", stats.batches);
+}
+
+#[test]
+fn of_two_hundred_claims_of_one_key_one_executes_over_either_store() {
+    let stores: [Box<dyn Store>; 2] = [Box::new(MemoryStore::new([3; 32])), Box::new(open(&Backend::default()))];
+    for store in stores {
+        let ledger = Ledger::start(store, Options::new(Arc::new(|| UnixMillis(1_000_000)), 7)).unwrap();
+        let (runs, waits) = thread::scope(|scope| {
+            let asking: Vec<_> = (0..200).map(|_| scope.spawn(|| ledger.submit_blocking(claim(1)).unwrap())).collect();
+            let answers: Vec<Reply> = asking.into_iter().map(|one| one.join().unwrap()).collect();
+            let count = |is: fn(&Reply) -> bool| answers.iter().filter(|reply| is(reply)).count();
+            (
+                count(|reply| matches!(reply, Reply::Claimed(Claimed::Execute { .. }))),
+                count(|reply| matches!(reply, Reply::Claimed(Claimed::InProgress(_)))),
+            )
+        });
+        assert_eq!((runs, waits), (1, 199));
+        assert!(ledger.reader().verify(Some(&ledger.head().hash)).unwrap().ok);
+    }
 }

@@ -2,6 +2,18 @@
 //!
 //! In: commands from any thread or task. Out: replies, each given after its transition is on disk. What is queued while one commit runs
 //! goes into the next: one sync for all who wait. Plans and sightings go behind ([`Ledger::plan`] never waits) and are known at once.
+//!
+//! | file | one line |
+//! | --- | --- |
+//! | `queue` | what waits: commands, and plans and sightings behind them; bounded |
+//! | `writer` | the thread: a turn, a failed store, the end |
+//! | `batch` | deciding a batch, each command after the plans that concern it |
+//! | `overlay` | what the machine sees meanwhile: the store, and over it this batch |
+//! | `behind` | plans in the writer's hands, sightings in everybody's |
+//! | `kept` | outcomes that a failed store could not take |
+//! | `start` | what another life ran becomes unknown, before the first command |
+//! | `waiters` | who waits for an execution to end |
+//! | `stats` | numbers without a scan |
 
 mod batch;
 mod behind;
@@ -226,7 +238,8 @@ impl Ledger {
     pub async fn claim(&self, claim: Claim) -> Result<Claimed, Unavailable> {
         match self.submit(Command::Claim(Box::new(claim))).await? {
             Reply::Claimed(claimed) => Ok(claimed),
-            _ => Err(Unavailable::Closed),
+            // Arguments that the tool's projection refuses: callers look first, since only they can say where.
+            _ => Err(Unavailable::Store("these arguments have no key".to_owned())),
         }
     }
 
