@@ -32,10 +32,7 @@ pub(super) async fn may_restart(app: &App, tenant: &TenantId, old: &OperationId)
     if view.as_ref().is_some_and(|view| view.state == operations::State::Running) {
         return Err(Refusal::new(409, "still_running", "The operation to be restarted is still running.").of(old));
     }
-    let asked = match app.ledger() {
-        Some(ledger) => ask(ledger, tenant, old, known.is_none()).await,
-        None => Ok(Asked::default()),
-    };
+    let asked = ask(&app.ledger, tenant, old, known.is_none()).await;
     let asked = asked.map_err(|error| {
         tracing::warn!(%error, operation = %old, "restart refused: the ledger cannot be read");
         let message =

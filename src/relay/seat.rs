@@ -125,7 +125,7 @@ fn note(
 
 /// The ledger, where there is something to be noted: a registered tool.
 pub(super) fn ledger<'a>(app: &'a App, settings: &crate::config::settings::Settings) -> Option<&'a Ledger> {
-    app.ledger().filter(|_| !settings.tools.is_empty())
+    (!settings.tools.is_empty()).then_some(&app.ledger)
 }
 
 /// Now, as the ledger writes it.

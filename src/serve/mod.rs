@@ -56,6 +56,8 @@ pub struct Server {
     keeping: [AbortOnDropHandle<()>; 2],
     /// Ends with the server.
     head: AbortOnDropHandle<()>,
+    /// Ends with the server.
+    probes: AbortOnDropHandle<()>,
 }
 
 /// The routes of the data plane.
@@ -72,7 +74,6 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/v1/responses/{*rest}", any(passthrough::or_not_built))
         .route("/v1beta/{*rest}", any(endpoints::not_built))
         .merge(executions::routes())
-        .route("/v1/tools/{tool}", any(endpoints::not_built))
         .route("/v1/jobs", any(endpoints::not_built))
         .route("/v1/jobs/{*rest}", any(endpoints::not_built))
         .route("/healthz", get(endpoints::healthz))
@@ -120,7 +121,8 @@ impl Server {
         let memory = AbortOnDropHandle::new(tokio::spawn(memory::watch(Arc::clone(&app))));
         let head = AbortOnDropHandle::new(tokio::spawn(head::keep(Arc::clone(&app))));
         let keeping = keeping(&app);
-        Ok(Self { address, admin, app, connections, accepting, closing, accept, memory, keeping, head })
+        let probes = AbortOnDropHandle::new(tokio::spawn(app.reconciler().run()));
+        Ok(Self { address, admin, app, connections, accepting, closing, accept, memory, keeping, head, probes })
     }
 
     /// Where it listens.
@@ -149,14 +151,17 @@ impl Server {
         self.connections.close();
         tracing::info!(in_flight = self.app.admission.in_flight(), grace_ms = grace.as_millis(), "shutting down");
         // 2
-        if timeout(grace, self.app.admission.idle()).await.is_err() {
+        // A tool runs on after its client has left.
+        let idle = || async { tokio::join!(self.app.admission.idle(), self.app.runner.idle()) };
+        if timeout(grace, idle()).await.is_err() {
             // 3
             tracing::warn!(
                 in_flight = self.app.admission.in_flight(),
+                tools = self.app.runner.running(),
                 "the grace limit is over: what still runs is interrupted"
             );
             self.app.cut.cancel();
-            let _ = timeout(CUT_MAX, self.app.admission.idle()).await;
+            let _ = timeout(CUT_MAX, idle()).await;
         }
         // 4
         self.closing.cancel();
@@ -169,6 +174,7 @@ impl Server {
         self.memory.abort();
         self.keeping.iter().for_each(|task| task.abort());
         self.head.abort();
+        self.probes.abort();
         // 6
         self.app.telemetry.flush().await;
         // 7

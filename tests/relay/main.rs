@@ -28,6 +28,7 @@ mod harness;
 mod holds;
 mod kill;
 mod leaving;
+mod ledger_watched;
 mod limits;
 mod lockstep;
 mod log;
