@@ -145,7 +145,7 @@ pub(super) async fn decide(app: &App, claim: Claim, wait: Option<Duration>) -> R
         let began = Instant::now();
         let claimed = app.ledger.claim(claim.clone()).await;
         let word = claimed.as_ref().map_or(executions::UNAVAILABLE, executions::decision);
-        app.telemetry.claimed(&claim.tool.name, word, began.elapsed());
+        app.telemetry.claimed(&claim.tool.name, word, Some(began.elapsed()));
         let claimed = claimed.map_err(|error| Problem::unavailable(&error))?;
         let (Claimed::InProgress(record), Some(until)) = (&claimed, until) else {
             return Ok(Decided { claimed, waited });

@@ -17,6 +17,7 @@ use rubicon_ledger::{Claimed, Failure, Owner, Record, State as Stands};
 
 use crate::relay::app::App;
 use crate::relay::intake::Answer;
+use crate::telemetry::executions;
 use crate::tool::answer::Stored;
 use crate::tool::run::{Call, Came, LEASE_MARGIN};
 
@@ -61,13 +62,28 @@ async fn ran(app: &App, tool: Result<Path<String>, PathRejection>, request: Requ
         let patience = prefer::wait(&asked.headers).map_or(longest, |wait: Duration| wait.min(longest));
         (Call { claim, tool, arguments: Bytes::copy_from_slice(written.as_bytes()) }, patience)
     };
+    let tool = call.tool.rule.name.clone();
     let calling = app.runner.call(call, patience);
     let came = match &asked.transport {
         None => calling.await,
         Some(transport) => transport.while_there(calling).await.ok_or_else(gone)?,
     };
+    if let Some(word) = word(&came) {
+        app.telemetry.claimed(&tool, word, None);
+    }
     let answer = given(answer(app, came).await);
     Ok(asked.hold(answer))
+}
+
+/// The decision to be counted; none where nothing was asked of the ledger.
+fn word(came: &Came) -> Option<&'static str> {
+    Some(match came {
+        Came::Ran { replayed: true, .. } => "use_result",
+        Came::Ran { .. } | Came::NotRecorded(_) => "execute",
+        Came::Decided(claimed) => executions::decision(claimed),
+        Came::Unavailable(_) => executions::UNAVAILABLE,
+        _ => return None,
+    })
 }
 
 fn gone() -> Problem {

@@ -166,8 +166,8 @@ impl Telemetry {
         }
     }
 
-    /// A claim was decided ([`decision`], or [`UNAVAILABLE`]) after so long.
-    pub fn claimed(&self, tool: &ToolName, decision: &'static str, took: Duration) {
+    /// A claim was decided ([`decision`], or [`UNAVAILABLE`]) after so long; none: what is known is the time with the run.
+    pub fn claimed(&self, tool: &ToolName, decision: &'static str, took: Option<Duration>) {
         self.metrics.claimed(tool, decision, took);
     }
 

@@ -10,14 +10,14 @@ pub const CLAIMS: Metric = metric(
     "rubicon_execution_claims_total",
     Kind::Counter,
     &["tool", "decision"],
-    "Claims of tool executions by what was decided, runs by the relay itself included",
+    "Claims of tool executions by what was decided, runs by the relay itself included whose caller waited for the answer",
 );
 /// How long a claim took.
 pub const CLAIM_DURATION: Metric = metric(
     "rubicon_execution_claim_duration_seconds",
     Kind::Histogram,
     &[],
-    "Time from a claim to its decision, which is on disk by then; waits for a running twin are not in it",
+    "Time from a client's claim to its decision, which is on disk by then; waits for a running twin are not in it",
 );
 /// Transitions.
 pub const TRANSITIONS: Metric = metric(

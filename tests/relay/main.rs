@@ -35,6 +35,7 @@ mod ledger_approval;
 mod ledger_backup;
 mod ledger_cli;
 mod ledger_kill;
+mod ledger_watched;
 mod limits;
 mod lockstep;
 mod log;
