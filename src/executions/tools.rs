@@ -30,7 +30,8 @@ use super::{claims, prefer};
 /// A claim: arguments of at most a mebibyte as they are written, and names.
 const CALL_BYTES_MAX: usize = 2 << 20;
 
-const MEMBERS: [&str; 7] = ["operation_id", "root", "arguments", "occurrence", "tool_call_id", "claim_id", "confirm"];
+/// No `claim_id`: the same one gets the same right to run again, which is for owners who lost an answer. The relay never does.
+const MEMBERS: [&str; 6] = ["operation_id", "root", "arguments", "occurrence", "tool_call_id", "confirm"];
 
 /// The claim's lease is the runner's to say; this stands until then.
 const LEASE_MS: u64 = claims::LEASE_MS;

@@ -42,7 +42,7 @@ const STORE_AGAIN: (Duration, Duration) = (Duration::from_millis(100), Duration:
 /// One call.
 #[derive(Debug)]
 pub struct Call {
-    /// The claim. Owner and lease are set here.
+    /// The claim. Owner, lease and claim id (none) are set here.
     pub claim: Claim,
     /// The tool.
     pub tool: Arc<ToolSettings>,
@@ -173,6 +173,8 @@ impl Runner {
         let lease = call.tool.timeout.saturating_add(LEASE_MARGIN);
         call.claim.owner = Owner::Own { boot: self.inner.boot };
         call.claim.lease_ms = millis(lease);
+        // With one, a second call of the same name would be given the right to run a second time.
+        call.claim.claim_id = None;
         let by = Arc::clone(&call.claim.by);
         failpoint::hit("claim-before-durable");
         let (record, lease_token) = match self.inner.ledger.claim(call.claim).await {

@@ -377,6 +377,12 @@ async fn what_may_not_run_is_never_sent() {
         ("pay", "{\"operation_id\":\"o\"}".to_owned(), 400, "missing_member"),
         ("pay", "{\"arguments\":{\"n\":1}}".to_owned(), 400, "missing_member"),
         ("pay", "{\"operation_id\":\"o\",\"arguments\":{\"n\":1},\"tool\":\"pay\"}".to_owned(), 400, "unknown_member"),
+        (
+            "pay",
+            "{\"operation_id\":\"o\",\"arguments\":{\"n\":1},\"claim_id\":\"c\"}".to_owned(),
+            400,
+            "unknown_member",
+        ),
         ("other", body("{}"), 400, "tool_not_runnable"),
         ("nobody", body("{}"), 404, "unknown_tool"),
     ];
