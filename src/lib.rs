@@ -20,9 +20,10 @@
 //! | [`classify`] | one class for each failure, and the wait it asks for | yes |
 //! | [`boundary`] | may we still change our mind? the state machine and its hold | yes |
 //! | [`accept`] | does the answer keep the contract? tool calls whole and fitting, text in its declared form | yes |
-//! | [`tool`] | a tool's arguments against its schema, its line for people, what is hidden and what is erased | |
+//! | [`tool`] | a tool's arguments against its schema, its line for people, what is hidden and erased, the JSON of an execution | |
 //! | [`reply`] | what a caller is told, printed by each dialect in its own shape | yes |
 //! | [`config`] | the file and what it includes, all problems, the checked settings, what differs between two loads | |
+//! | [`executions`] | the data plane's calls of the ledger: claims, completions, records | |
 //! | [`admin`] | the operators' listener: tokens, roles, switches, the journal | |
 //! | [`check`] | failovers that can never act, what is off and why, what ends soon, what nobody tried | |
 //! | [`serve`] | composition root: listener, connections, CORS, reload, numbered shutdown | |
@@ -79,6 +80,7 @@ pub mod config;
 pub mod contract;
 pub mod control;
 pub mod demo;
+pub mod executions;
 pub mod gate;
 pub mod ids;
 pub mod mock;

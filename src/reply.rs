@@ -63,9 +63,23 @@ pub struct Rubicon {
     /// Tool executions (and hosted tools that may have acted) whose outcome is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unresolved_executions: Option<u32>,
+    /// Tool executions that may have acted and whose outcome is not known, where they stand in the way.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub executions: Vec<Uncertain>,
     /// Routes that were not used and why; only for clients configured to see routes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<Refused>,
+}
+
+/// An execution whose outcome is not known, in short.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Uncertain {
+    /// Its key, under which the rest of it can be read.
+    pub key: String,
+    /// The tool.
+    pub tool: String,
+    /// `started` or `unknown`.
+    pub state: &'static str,
 }
 
 /// `rubicon.status`.

@@ -33,7 +33,7 @@ pub struct Draft {
     pub from: Arc<str>,
     /// State after.
     pub to: Arc<str>,
-    /// The record's version after; 0 for a remark.
+    /// The record's version after; for a remark that of what it concerns, 0 for none.
     pub version: u64,
     /// The record's epoch after; 0 for a remark.
     pub epoch: u32,
@@ -88,7 +88,7 @@ impl Default for Head {
 }
 
 impl Draft {
-    /// Puts it behind `head`; `content` as [`content`](crate::content) makes it, empty for a remark.
+    /// Puts it behind `head`; `content` as `content.rs` makes it, empty for a remark.
     #[must_use]
     pub fn chained(self, head: &Head, content: Arc<str>) -> Entry {
         let mut entry = Entry {

@@ -1,9 +1,7 @@
-//! `rubicon-ledger`: the identity of tool executions, usable without the relay.
+//! `rubicon-ledger`: no tool call with an effect runs twice, usable without the relay.
 //!
-//! The question it answers: is this call the one that was made before? Arguments as a model or client wrote them become
-//! one canonical text; a tool's rule says which part of it makes the *slot* (which intent) and which the *fingerprint* (in
-//! which words); tenant, root, tool, slot and occurrence make the *execution key*. Everything here is pure: no clock,
-//! no random source, no file, no socket. The records, their states and their store are not here yet.
+//! A durable record for each intent: whoever wants to run a call claims it, one may, the others get the stored result, wait, or learn that the
+//! outcome is unknown. The README tells what is guaranteed, what is not, and how a record lives; `examples/ledger.rs` runs it all.
 //!
 //! In reading order:
 //!
@@ -19,10 +17,21 @@
 //! | `ids` | names that a key is made of |
 //! | `key` | [`Slot`], [`Fingerprint`], [`ExecutionKey`] and the exact bytes that are hashed |
 //! | `error` | every way to be refused |
+//! | `record` | [`Record`]: what is kept of one execution |
+//! | `command` | what may be asked, and what is answered |
+//! | `machine` | [`decide`]: all rules, pure: command and what is there → writes and reply |
+//! | `token` | lease, claim and confirm tokens: digests under the store's secret |
+//! | `journal` | [`Entry`]s chained by hash, [`Head`] |
+//! | `content` | the salted hashes by which entries hold what may be erased |
+//! | `codes` | numbers for words, for bytes on a disk |
+//! | [`store`] | where records live: the traits, in memory, in a redb file |
+//! | `ledger` | [`Ledger`]: the handle, and the one thread that writes for all who wait |
+//! | [`failpoint`] | where a test may end the process |
 //!
-//! Invariants: equal canonical texts are equal values and the other way round; reading a canonical text gives it back
-//! unchanged; nothing is repaired, rounded, normalized or filled in; no input panics, and time is linear in the input up to
-//! the logarithm of sorting.
+//! Everything above `store` is pure: no clock, no random source, no file, no socket, no thread. Invariants: equal canonical texts are equal
+//! values and the other way round; nothing is repaired, rounded, normalized or filled in; one claim of an intent may run until its outcome
+//! is proven; no answer before its transition is on the disk; no input panics.
+#![deny(missing_docs)]
 
 mod canonical;
 mod codes;

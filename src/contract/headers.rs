@@ -1,13 +1,13 @@
 //! The request headers that mean something to the relay (SPEC section 4). Pure: header map in, values or the refusal out.
 //!
 //! A header with a bad value is an error (400) and never ignored: the caller asked for a limit and would not get it.
-//! Headers of later capabilities are refused as `not_built_yet` where they would change the stream ([`NOT_BUILT`]). Two ask for
-//! nothing this build could break: `Rubicon-Resumable` (no workflow has `resume`, and the absent `Rubicon-Resume` says so)
-//! and `Rubicon-Root` (there are no executions to key).
+//! Headers of later capabilities are refused as `not_built_yet` where they would change the stream ([`NOT_BUILT`]). One asks for
+//! nothing this build could break: `Rubicon-Resumable` (no workflow has `resume`, and the absent `Rubicon-Resume` says so).
 
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName};
+use rubicon_ledger::RootId;
 
 use crate::config::settings::SideEffects;
 use crate::ids::OperationId;
@@ -21,6 +21,8 @@ pub struct Asked {
     pub operation: Option<OperationId>,
     /// `Rubicon-Restart-Of`: the interrupted operation that this one replaces.
     pub restart_of: Option<OperationId>,
+    /// `Rubicon-Root`: the user's action or agent run that this request belongs to.
+    pub root: Option<RootId>,
     /// `Rubicon-Deadline-Ms`.
     pub deadline: Option<Duration>,
     /// `Rubicon-Max-Attempts`.
@@ -69,6 +71,7 @@ pub fn read(headers: &HeaderMap) -> Result<Asked, HeaderError> {
         workflow: one(headers, "rubicon-workflow")?.map(str::to_owned),
         operation: operation(headers, "idempotency-key")?,
         restart_of: operation(headers, "rubicon-restart-of")?,
+        root: root(headers, "rubicon-root")?,
         deadline: number(headers, "rubicon-deadline-ms", 1)?.map(|ms| Duration::from_millis(u64::from(ms))),
         max_attempts: number(headers, "rubicon-max-attempts", 1)?,
         attempts_used: used.saturating_add(stainless),
@@ -110,10 +113,20 @@ fn number(headers: &HeaderMap, name: &'static str, least: u32) -> Result<Option<
 fn operation(headers: &HeaderMap, name: &'static str) -> Result<Option<OperationId>, HeaderError> {
     let Some(text) = one(headers, name)? else { return Ok(None) };
     let text = text.strip_prefix('"').and_then(|inner| inner.strip_suffix('"')).unwrap_or(text);
-    if text.is_empty() || text.len() > 255 || !text.bytes().all(|byte| (0x21..=0x7e).contains(&byte)) {
-        return Err(bad(name, "must be 1 to 255 visible ASCII characters"));
-    }
-    Ok(Some(OperationId::new(text)))
+    if is_visible(text) { Ok(Some(OperationId::new(text))) } else { Err(bad(name, VISIBLE)) }
+}
+
+/// 1–255 visible ASCII characters, taken as they are: claims name the root in JSON, where quotes would be part of it.
+fn root(headers: &HeaderMap, name: &'static str) -> Result<Option<RootId>, HeaderError> {
+    let Some(text) = one(headers, name)? else { return Ok(None) };
+    let root = is_visible(text).then(|| RootId::new(text).ok()).flatten();
+    root.map(Some).ok_or_else(|| bad(name, VISIBLE))
+}
+
+const VISIBLE: &str = "must be 1 to 255 visible ASCII characters";
+
+fn is_visible(text: &str) -> bool {
+    (1..=255).contains(&text.len()) && text.bytes().all(|byte| (0x21..=0x7e).contains(&byte))
 }
 
 fn betas(headers: &HeaderMap) -> Vec<String> {
@@ -170,6 +183,7 @@ mod tests {
                 workflow: Some("support".to_owned()),
                 operation: Some(OperationId::new("order-7")),
                 restart_of: Some(OperationId::new("order-6")),
+                root: Some(RootId::new("run-1").unwrap()),
                 deadline: Some(Duration::from_millis(1500)),
                 max_attempts: Some(2),
                 attempts_used: 3,
@@ -197,6 +211,10 @@ mod tests {
             &[("x-stainless-retry-count", "x")],
             &[("rubicon-side-effects", "all")],
             &[("idempotency-key", "")],
+            &[("rubicon-root", "")],
+            &[("rubicon-root", "a b")],
+            &[("rubicon-root", &long)],
+            &[("rubicon-root", "a"), ("rubicon-root", "b")],
             &[("idempotency-key", "a b")],
             &[("idempotency-key", &long)],
             &[("idempotency-key", "a"), ("idempotency-key", "b")],

@@ -129,6 +129,18 @@ impl Dialect {
         }
     }
 
+    /// Whether a request may carry results of tool calls; costs one search.
+    #[must_use]
+    pub fn may_have_results(self, body: &[u8]) -> bool {
+        results::may_have(self, body)
+    }
+
+    /// The id of a whole answer, where a later request may name it in place of what was in it.
+    #[must_use]
+    pub fn response_id(self, body: &[u8]) -> Option<String> {
+        json_walk::valid(body).filter(|_| self == Self::Responses).and_then(|json| results::told(json, "id"))
+    }
+
     /// The results of tool calls that a request carries after its last user turn, the newest first.
     #[must_use]
     pub fn results(self, body: &[u8]) -> Vec<Returned> {

@@ -16,14 +16,18 @@ use super::{Dialect, anthropic_messages, chat_completions, responses};
 /// longer run says the same.
 pub const RESULTS_MAX: usize = 256;
 
-pub(super) fn of_request(dialect: Dialect, body: &[u8]) -> Vec<Returned> {
-    // Without these words there is no result; with them in some text there may be none, either.
+/// Whether there may be results in a body: they are not without a word that stands for them.
+pub(super) fn may_have(dialect: Dialect, body: &[u8]) -> bool {
     let word: &[u8] = match dialect {
         Dialect::ChatCompletions => b"tool_call_id",
         Dialect::AnthropicMessages => b"tool_use_id",
         Dialect::Responses => b"call_output",
     };
-    if memmem::find(body, word).is_none() {
+    memmem::find(body, word).is_some()
+}
+
+pub(super) fn of_request(dialect: Dialect, body: &[u8]) -> Vec<Returned> {
+    if !may_have(dialect, body) {
         return Vec::new();
     }
     let Some(json) = valid(body) else { return Vec::new() };

@@ -114,6 +114,12 @@ fn of_response(tenant: &str, response: &str, id: &str) -> [u8; 16] {
     digest(&["response", tenant, response, id])
 }
 
+/// The digest under which the root of an operation that emitted calls is kept.
+#[must_use]
+pub fn of_operation(tenant: &str, operation: &str) -> [u8; 16] {
+    digest(&["operation", tenant, operation])
+}
+
 /// Each part is preceded by its length, so that none can borrow from its neighbour.
 fn digest(parts: &[&str]) -> [u8; 16] {
     let mut hasher = blake3::Hasher::new_derive_key(CONTEXT);

@@ -59,6 +59,10 @@ impl Run {
         body: Bytes,
         answer: crate::protocol::Answer,
     ) {
+        if let Some(mut seat) = self.seat() {
+            seat.read_answer(&body);
+            self.note_calls(&mut seat, || self.dialect.response_id(&body));
+        }
         self.route_lives(candidate);
         self.leave(&answer.usage);
         self.remember(&self.route(candidate).provider, &answer.issued);

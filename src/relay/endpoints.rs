@@ -13,8 +13,9 @@ use crate::protocol::Dialect;
 
 use super::app::App;
 use super::auth::Caller;
+use super::executions;
 use super::intake::{Answer, Refusal, denied};
-use super::operations::{Operation, Operations, View};
+use super::operations::{Operation, Operations};
 
 pub(super) fn json(status: StatusCode, value: &impl serde::Serialize) -> Answer {
     let body = serde_json::to_vec(value).unwrap_or_default();
@@ -57,24 +58,33 @@ pub(super) fn find_operation(
     app.operations
         .get(&caller.tenant, &OperationId::new(&id))
         .map(|operation| (caller, operation))
-        .ok_or_else(|| Refusal::new(404, "operation_not_found", "There is no such operation."))
+        .ok_or_else(no_operation)
 }
 
-pub(super) fn shown(operation: &Operation, show_routes: bool) -> View {
-    let view = operation.view();
-    if show_routes { view } else { view.without_routes() }
-}
-
-/// `GET /v1/operations/{id}`.
+/// `GET /v1/operations/{id}`; also of one that only the ledger knows, from its executions.
 pub async fn operation(
     State(app): State<Arc<App>>,
     id: Result<Path<String>, PathRejection>,
     request: Request<axum::body::Body>,
 ) -> Answer {
-    match find_operation(&app, request.headers(), request.uri(), id) {
-        Ok((caller, operation)) => json(StatusCode::OK, &shown(&operation, caller.show_routes)),
-        Err(refusal) => refusal.into_response(Dialect::ChatCompletions),
+    let caller = match app.current().clients.find(request.headers(), request.uri()) {
+        Ok(caller) => caller,
+        Err(error) => return denied(error).into_response(Dialect::ChatCompletions),
+    };
+    // An id that is not UTF-8 was never given out.
+    let id = OperationId::new(&id.map_or_else(|_| String::new(), |Path(id)| id));
+    let shown = match app.operations.get(&caller.tenant, &id) {
+        Some(operation) => Some(executions::known(&app, &operation, caller.show_routes).await),
+        None => executions::remembered(&app, &caller.tenant, &id).await,
+    };
+    match shown {
+        Some(shown) => json(StatusCode::OK, &shown),
+        None => no_operation().into_response(Dialect::ChatCompletions),
     }
+}
+
+fn no_operation() -> Refusal {
+    Refusal::new(404, "operation_not_found", "There is no such operation.")
 }
 
 /// `DELETE /v1/operations/{id}`: stop. An ended operation stays as it is.
@@ -88,7 +98,7 @@ pub async fn stop(
             if Operations::stop(&operation) {
                 tracing::info!(operation = %operation.id, "stop asked for");
             }
-            json(StatusCode::OK, &shown(&operation, caller.show_routes))
+            json(StatusCode::OK, &executions::known(&app, &operation, caller.show_routes).await)
         }
         Err(refusal) => refusal.into_response(Dialect::ChatCompletions),
     }
@@ -106,12 +116,13 @@ pub async fn healthz() -> Answer {
     json(StatusCode::OK, &serde_json::json!({ "status": "ok" }))
 }
 
-/// `GET /readyz`: 503 as soon as a shutdown begins.
+/// `GET /readyz`: 503 as soon as a shutdown begins. A ledger that cannot write is told and nothing more: plain streams go on.
 pub async fn readyz(State(app): State<Arc<App>>) -> Answer {
     if app.is_draining() {
         return json(StatusCode::SERVICE_UNAVAILABLE, &serde_json::json!({ "status": "shutting_down" }));
     }
-    json(StatusCode::OK, &serde_json::json!({ "status": "ok" }))
+    let ledger = if app.ledger.is_available() { "ok" } else { "unavailable" };
+    json(StatusCode::OK, &serde_json::json!({ "status": "ok", "ledger": ledger }))
 }
 
 /// Whatever is not served.

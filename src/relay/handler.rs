@@ -9,13 +9,14 @@ use axum::response::Response;
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Request, Version};
+use rubicon_ledger::RootId;
 use tokio::sync::watch;
 
 use crate::clock::{Instant, UnixMillis};
 use crate::config::settings::WorkflowSettings;
 use crate::contract::headers::{self, Asked};
 use crate::contract::{Contract, Endpoint};
-use crate::ids::OperationId;
+use crate::ids::{OperationId, TenantId};
 use crate::plan::{self, World};
 use crate::protocol::Dialect;
 use crate::protocol::signal::Usage;
@@ -29,8 +30,11 @@ use super::idempotency::{Claim, Claimed, Stored};
 use super::intake::{self, Answer, Refusal};
 use super::issued::OfTenant;
 use super::operation::{Job, run};
-use super::operations::{self, Operation, View};
+use super::operations::{self, Names, Operation, View};
 use super::passthrough::{self, Passing};
+use super::restart::may_restart;
+use super::roots::{self, Inferred, Root};
+use super::seat;
 use super::told::{Told, call_of};
 use super::transport::{InRequest, Transport};
 
@@ -116,9 +120,10 @@ async fn admit(
     if let (true, Some(transport)) = (contract.facts.stream, &transport) {
         transport.hide_close(&parts.headers);
     }
-    if let Some(old) = &asked.restart_of {
-        may_restart(&app, &caller, old)?;
-    }
+    let restarted = match &asked.restart_of {
+        Some(old) => Some(may_restart(&app, &caller.tenant, old).await?),
+        None => None,
+    };
     let fingerprint = fingerprint(endpoint, &workflow, &body);
     let chosen = asked.operation.is_some();
     let id = match asked.operation {
@@ -129,6 +134,13 @@ async fn admit(
         ),
     };
     told.whose.operation = Some(id.clone());
+    let ledger = seat::ledger(&app, &current.settings).filter(|_| endpoint != Endpoint::CountTokens);
+    let inferred = match ledger {
+        Some(ledger) => roots::infer(ledger, &caller.tenant, endpoint.dialect(), &body).await,
+        None => Inferred::default(),
+    };
+    let (names, own) = ledger_names(&caller, &id)?;
+    let root = roots::decide(restarted, asked.root, &inferred, own);
     let stream = contract.facts.stream;
     let mut claim = None;
     if chosen {
@@ -151,7 +163,10 @@ async fn admit(
             }
         }
     }
-    let operation = register(&app, &caller, &workflow, &contract, id, asked.restart_of, admitted);
+    if let Some(ledger) = ledger.filter(|_| !inferred.carried.is_empty()) {
+        app.tasks.spawn(roots::report(ledger.clone(), inferred.carried));
+    }
+    let operation = register(&app, names, root, &workflow, &contract, asked.restart_of, admitted);
     let plan = {
         let now = UnixMillis::now();
         let world = World {
@@ -167,6 +182,7 @@ async fn admit(
     let job = Job {
         app: Arc::clone(&app),
         current,
+        caller: Arc::clone(&caller),
         operation,
         workflow,
         contract,
@@ -193,26 +209,6 @@ async fn admit(
             intake::there(watched.as_ref(), answer).await
         }
     }
-}
-
-/// A restart is a new operation; it is refused while the old one may still do something, or may have done something that
-/// nobody has looked into (SPEC section 7).
-fn may_restart(app: &App, caller: &Caller, old: &OperationId) -> Result<(), Refusal> {
-    let Some(known) = app.operations.get(&caller.tenant, old) else {
-        return Err(Refusal::new(404, "operation_not_found", "Rubicon-Restart-Of names no operation that is known."));
-    };
-    let view = known.view();
-    if view.state == operations::State::Running {
-        return Err(Refusal::new(409, "still_running", "The operation to be restarted is still running.").of(old));
-    }
-    if view.unresolved_executions > 0 {
-        let message = "A tool of the operation to be restarted may have acted: find out first.";
-        let mut refusal = Refusal::new(409, "side_effect_uncertain", message).of(old);
-        refusal.failure.rubicon.unresolved_executions = Some(view.unresolved_executions);
-        refusal.failure.rubicon.actions = Some(vec!["reconcile"]);
-        return Err(refusal);
-    }
-    Ok(())
 }
 
 /// The table of keys is full: shed like anything else for which there is no room.
@@ -306,6 +302,16 @@ fn workflow<'a>(
     }
 }
 
+/// What the ledger calls an operation, and the root that it is by itself. Tenants are checked by the configuration and ids by their
+/// header, more narrowly than the ledger checks its names.
+fn ledger_names(caller: &Caller, id: &OperationId) -> Result<(Names, RootId), Refusal> {
+    let names = rubicon_ledger::TenantId::new(caller.tenant.as_str())
+        .and_then(|tenant| Ok(Names { tenant, operation: rubicon_ledger::OperationId::new(id.as_str())? }))
+        .map_err(|error| Refusal::new(400, "invalid_header", format!("This id cannot be used: {error}.")))?;
+    let own = RootId::from(names.operation.clone());
+    Ok((names, own))
+}
+
 fn fingerprint(endpoint: Endpoint, workflow: &WorkflowSettings, body: &Bytes) -> [u8; 32] {
     let mut hasher = blake3::Hasher::new_derive_key("rubicon 2026-11-30 idempotent request v1");
     for part in [format!("{endpoint:?}").as_bytes(), workflow.name.as_str().as_bytes(), body] {
@@ -317,18 +323,21 @@ fn fingerprint(endpoint: Endpoint, workflow: &WorkflowSettings, body: &Bytes) ->
 
 pub(super) fn register(
     app: &App,
-    caller: &Caller,
+    names: Names,
+    root: Root,
     workflow: &WorkflowSettings,
     contract: &Contract,
-    id: OperationId,
     restart_of: Option<OperationId>,
     admitted: Instant,
 ) -> Arc<Operation> {
-    if let Some(old) = restart_of.as_ref().and_then(|old| app.operations.get(&caller.tenant, old)) {
+    let (tenant, id) = (TenantId::new(names.tenant.as_str()), OperationId::new(names.operation.as_str()));
+    if let Some(old) = restart_of.as_ref().and_then(|old| app.operations.get(&tenant, old)) {
         old.update(|known| known.restarted_as = Some(id.clone()));
     }
     let view = View {
         operation_id: id,
+        root: root.id.clone(),
+        plans_incomplete: false,
         restart_of,
         restarted_as: None,
         state: operations::State::Running,
@@ -352,7 +361,7 @@ pub(super) fn register(
         refused: Vec::new(),
         served_route: None,
     };
-    let operation = Arc::new(Operation::new(view, caller.tenant.clone(), admitted, app.cut.child_token()));
+    let operation = Arc::new(Operation::new(view, names, root, admitted, app.cut.child_token()));
     app.operations.insert(&operation, admitted);
     operation
 }

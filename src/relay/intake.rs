@@ -38,8 +38,10 @@ const BODY_MAX: Duration = Duration::from_secs(600);
 pub type Answer = Response<axum::body::Body>;
 
 /// A refusal by the relay itself.
-pub(super) struct Refusal {
-    pub(super) failure: Box<Outward>,
+#[derive(Debug)]
+pub struct Refusal {
+    /// What the caller is told.
+    pub failure: Box<Outward>,
     headers: HeaderMap,
 }
 
@@ -88,7 +90,8 @@ impl Refusal {
     }
 }
 
-pub(super) fn denied(denied: Denied) -> Refusal {
+/// Without a key, or with a wrong one.
+pub fn denied(denied: Denied) -> Refusal {
     Refusal::new(denied.status, denied.code, denied.message)
 }
 
@@ -99,14 +102,25 @@ fn shed(app: &App, why: Shed) -> Refusal {
 }
 
 /// Lets a request in by its head alone: who it is, and whether there is room.
-pub(super) fn enter(
+///
+/// # Errors
+/// Who has no key, and what there is no room for; everything once a shutdown has begun.
+pub fn enter(app: &App, current: &Current, parts: &http::request::Parts) -> Result<(Arc<Caller>, Permit), Refusal> {
+    if app.is_draining() {
+        return Err(Refusal::new(503, "shutting_down", "The relay is shutting down."));
+    }
+    enter_draining(app, current, parts)
+}
+
+/// The same during a shutdown too: for words about what runs already.
+///
+/// # Errors
+/// As [`enter`].
+pub fn enter_draining(
     app: &App,
     current: &Current,
     parts: &http::request::Parts,
 ) -> Result<(Arc<Caller>, Permit), Refusal> {
-    if app.is_draining() {
-        return Err(Refusal::new(503, "shutting_down", "The relay is shutting down."));
-    }
     if head_bytes(parts) > current.settings.server.max_header_bytes {
         let message = format!("The request head is over {} bytes.", current.settings.server.max_header_bytes);
         return Err(Refusal::new(431, "request_head_too_large", message));
@@ -133,7 +147,10 @@ pub(super) fn told(told: Told, answer: Result<Answer, Refusal>, dialect: Dialect
 }
 
 /// A generating call's body is plain JSON, as far as its head says.
-pub(super) fn check_content(headers: &HeaderMap) -> Result<(), Refusal> {
+///
+/// # Errors
+/// 415 where it says otherwise.
+pub fn check_content(headers: &HeaderMap) -> Result<(), Refusal> {
     check_encoding(headers)?;
     if !headers.contains_key(CONTENT_TYPE) || is_json(headers) {
         return Ok(());
@@ -157,7 +174,10 @@ pub(super) fn is_json(headers: &HeaderMap) -> bool {
 }
 
 /// A whole body, within its bound and in time.
-pub(super) async fn read_body(mut body: axum::body::Body, max: usize) -> Result<Bytes, Refusal> {
+///
+/// # Errors
+/// 413, 408, or that it broke off.
+pub async fn read_body(mut body: axum::body::Body, max: usize) -> Result<Bytes, Refusal> {
     let too_large = || Refusal::new(413, "request_too_large", format!("The request body is over {max} bytes."));
     if http_body::Body::size_hint(&body).lower() > u64::try_from(max).unwrap_or(u64::MAX) {
         return Err(too_large());

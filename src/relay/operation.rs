@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
 use http::{HeaderMap, StatusCode};
 use tokio::time::sleep_until;
 
@@ -26,19 +26,22 @@ use crate::gate::Pass;
 use crate::ids::RouteId;
 use crate::plan::{self, Plan, Role};
 use crate::protocol::Dialect;
-use crate::protocol::signal::{Place, Usage};
-use crate::reply::Outward;
+use crate::protocol::signal::Usage;
 use crate::telemetry::events::Whose;
 use crate::telemetry::trace_context::Trace;
 
 use super::app::{App, Current};
+use super::auth::Caller;
 use super::emit::{Emitter, Head, Out};
-use super::idempotency::{Claim, OUTCOME_KEPT, SHOWN_KEPT};
+use super::idempotency::Claim;
 use super::issued;
 use super::operations::{Operation, State};
 use super::outward;
-use super::passage::{self, Entered};
+use super::passage::Entered;
 use super::report::Report;
+pub use unanswered::error_headers;
+
+mod unanswered;
 
 /// Everything that one operation is made of.
 pub struct Job {
@@ -46,6 +49,8 @@ pub struct Job {
     pub app: Arc<App>,
     /// The configuration at its admission.
     pub current: Arc<Current>,
+    /// Who asks.
+    pub caller: Arc<Caller>,
     /// Its record.
     pub operation: Arc<Operation>,
     /// Its workflow.
@@ -448,59 +453,6 @@ impl Run {
         }
     }
 
-    async fn refuse(&mut self, stop: Stop, class: Class, verdict: &Verdict) {
-        let mut failure = outward::refused(&self.facts(), stop, class, Some(verdict));
-        let closed = self.closed_for_now();
-        failure.rubicon.retryable |= stop == Stop::NoEligibleFallback && closed.is_some();
-        if failure.rubicon.retryable {
-            // The caller may come again as soon as the first of the routes is ready (FIELD_CASES F91).
-            let told = self.tried.iter().filter_map(|tried| tried.ready_at);
-            let told = told.map(|at| at.saturating_duration_since(self.judged_at));
-            let budget = (stop == Stop::RetryBudgetExhausted).then(passage::budget_wait);
-            let least = told.chain(closed.map(|closed| closed.wait)).chain(budget).min();
-            failure.rubicon.retry_after_ms = least.map(outward::millis);
-        }
-        let unresolved = failure.rubicon.unresolved_executions.unwrap_or(0);
-        self.job.operation.update(|known| known.unresolved_executions = unresolved);
-        self.will_answer(failure.status);
-        self.ended(State::Failed, &failure.rubicon.reason.clone(), Some(class), failure_actions(&failure));
-        self.send_refusal(failure, true).await;
-    }
-
-    /// No provider was called. Where routes are closed for the moment only the request is shed: it may be sent again.
-    async fn refuse_without_call(&mut self, stop: Stop, class: Class) {
-        let mut failure = outward::refused(&self.facts(), stop, class, None);
-        failure.message = format!("No attempt was made: {}.", stop.name());
-        failure.rubicon.class = None;
-        let shed = self.closed_for_now().filter(|_| stop == Stop::NoEligibleFallback);
-        if let Some(closed) = shed {
-            self.job.app.telemetry.metrics().shed(closed.by);
-            "No route can take this request now; nothing was sent to a provider.".clone_into(&mut failure.message);
-            failure.status = closed.status;
-            failure.rubicon.retryable = true;
-            failure.rubicon.retry_after_ms = Some(outward::millis(closed.wait));
-        }
-        if let (None, Some(field)) = (&shed, self.begun_elsewhere()) {
-            failure.message = format!(
-                "The request carries state that only the account which issued it holds ({field}), and no route of that account may serve it now; nothing was sent to a provider.",
-            );
-            failure.param = Some(field.into());
-        }
-        self.will_answer(failure.status);
-        self.ended(State::Failed, stop.name(), None, vec!["restart"]);
-        self.send_refusal(failure, shed.is_none()).await;
-    }
-
-    async fn stopped(&mut self) {
-        let by_shutdown = !self.job.operation.was_stopped();
-        let failure = outward::stopped(&self.facts(), by_shutdown, None, self.uncertain());
-        let state = if by_shutdown { State::Failed } else { State::Stopped };
-        self.will_answer(failure.status);
-        self.ended_unfinished(state, if by_shutdown { "shutting_down" } else { "stopped" });
-        let final_word = !failure.rubicon.retryable;
-        self.send_refusal(failure, final_word).await;
-    }
-
     /// Whether a tool that the provider runs may have changed the world, and nobody knows: one has started, or one is declared and
     /// an attempt was cut short.
     pub(super) fn uncertain(&self) -> bool {
@@ -513,82 +465,5 @@ impl Run {
         self.job.operation.update(|known| known.unresolved_executions = u32::from(uncertain));
         let class = uncertain.then_some(Class::SideEffectUncertain);
         self.ended(state, reason, class, vec![if uncertain { "reconcile" } else { "restart" }]);
-    }
-
-    /// Nobody was there to take the outcome: its key keeps it all the same, so that sending the request again does not generate a
-    /// second time at once.
-    fn settle_unseen(&mut self, reason: &str) {
-        if self.job.claim.is_none() || self.budget.attempts == 0 || self.boundary.phase() == Phase::Committed {
-            return;
-        }
-        let mut failure = outward::stopped(&self.facts(), false, None, self.uncertain());
-        failure.status = self.job.current.settings.server.exhausted_status;
-        failure.code = Some(reason.into());
-        reason.clone_into(&mut failure.rubicon.reason);
-        failure.message = "The request was given up before its answer came.".to_owned();
-        let (head, body) = self.refusal(&failure, true);
-        self.settle_failure(&failure, &head, &body);
-    }
-
-    /// A failure is kept under its key for a minute, and one after which a tool may have acted for as long as one can be kept.
-    fn settle_failure(&mut self, failure: &Outward, head: &Head, body: &Bytes) {
-        let uncertain = failure.rubicon.class == Some(Class::SideEffectUncertain);
-        let kept = if uncertain { SHOWN_KEPT } else { OUTCOME_KEPT };
-        if let Some(claim) = &mut self.job.claim {
-            claim.settle(head.clone(), body.clone(), Instant::now(), kept);
-        }
-    }
-
-    /// An error answer; where keep-alives have spent the status, an error frame and the abort.
-    async fn send_refusal(&mut self, mut failure: Outward, final_word: bool) {
-        let (head, body) = self.refusal(&failure, final_word);
-        if self.budget.attempts > 0 {
-            self.settle_failure(&failure, &head, &body);
-        } else if let Some(claim) = &mut self.job.claim {
-            // What was refused before any provider was called is not an outcome.
-            claim.tell(head.clone(), body.clone());
-        }
-        if self.boundary.phase() == Phase::HeadSent {
-            failure.rubicon.would_be_status = Some(failure.status);
-            return self.emit.emit(Out::Abort(self.dialect.error_frame(&failure, &Place::default()))).await;
-        }
-        self.emit.emit(Out::Head(head)).await;
-        self.emit.emit(Out::Data(body)).await;
-    }
-
-    fn refusal(&self, failure: &Outward, final_word: bool) -> (Head, Bytes) {
-        let mut headers = self.own_headers();
-        error_headers(&mut headers, failure, final_word);
-        let status = StatusCode::from_u16(failure.status).unwrap_or(StatusCode::FAILED_DEPENDENCY);
-        (Head { status, headers }, self.dialect.error_body(failure))
-    }
-
-    /// Settles the idempotency key with an answer that can be replayed. Where a tool of the provider may have acted for it, the key
-    /// must not generate again for as long as it can be remembered.
-    pub(super) fn settle(&mut self, head: &Head, body: &Bytes) {
-        let kept = if self.job.contract.hosted_may_act() { SHOWN_KEPT } else { OUTCOME_KEPT };
-        if let Some(claim) = &mut self.job.claim {
-            claim.settle(head.clone(), body.clone(), Instant::now(), kept);
-        }
-    }
-}
-
-fn failure_actions(failure: &Outward) -> Vec<&'static str> {
-    match (&failure.rubicon.actions, failure.rubicon.retryable) {
-        (Some(actions), _) => actions.clone(),
-        (None, true) => vec!["restart"],
-        (None, false) => vec!["none"],
-    }
-}
-
-/// Headers of an error answer. `final_word`: the relay has spent the budget, an SDK must not multiply it.
-pub fn error_headers(headers: &mut HeaderMap, failure: &Outward, final_word: bool) {
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    if final_word {
-        headers.insert(HeaderName::from_static("x-should-retry"), HeaderValue::from_static("false"));
-    }
-    if let Some(ms) = failure.rubicon.retry_after_ms.filter(|_| failure.rubicon.retryable) {
-        headers.insert(RETRY_AFTER, ms.div_ceil(1000).into());
     }
 }

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use rubicon_ledger::{Planning, RootId};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
@@ -19,6 +20,9 @@ use crate::protocol::Dialect;
 use crate::protocol::signal::Usage;
 use crate::reply::Refused;
 use crate::telemetry::events::Outcome;
+use crate::tool::object::Short;
+
+use super::roots::Root;
 
 /// Operations remembered, running ones included. At the bound the oldest ended one is forgotten.
 pub const OPERATIONS_MAX: usize = 20_000;
@@ -98,6 +102,11 @@ pub struct BoundaryView {
 pub struct View {
     /// The id.
     pub operation_id: OperationId,
+    /// The user's action or agent run that it belongs to: its executions are keyed by it.
+    pub root: RootId,
+    /// Plans of tool calls may have been lost: a claim without one is flagged `plan_incomplete` and not `unplanned`.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub plans_incomplete: bool,
     /// The interrupted operation that this one replaces.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub restart_of: Option<OperationId>,
@@ -139,9 +148,9 @@ pub struct View {
     pub finish_reason: Option<String>,
     /// Tokens of the accepted attempt, as far as told.
     pub usage: Usage,
-    /// Tool executions (the ledger comes later: always empty).
-    pub executions: Vec<()>,
-    /// Hosted tools that may have acted and whose outcome is not known.
+    /// Tool executions that it asked for first, without their content; filled in where it is shown.
+    pub executions: Vec<Short>,
+    /// Hosted tools that may have acted and whose outcome is not known; where it is shown, with the executions that are uncertain.
     pub unresolved_executions: u32,
     /// The application's word on the answer, once it gave it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -183,25 +192,55 @@ pub struct Operation {
     pub id: OperationId,
     /// The owner.
     pub tenant: TenantId,
+    /// The run that it belongs to.
+    pub root: Root,
     /// When it was admitted.
     pub admitted: Instant,
     /// Cancelled by `DELETE` and by the end of a shutdown's grace.
     pub stop: CancellationToken,
+    names: Names,
     stopped: AtomicBool,
     view: Mutex<View>,
 }
 
+/// The ledger's own names of an operation.
+#[derive(Clone, Debug)]
+pub struct Names {
+    /// Whose.
+    pub tenant: rubicon_ledger::TenantId,
+    /// Which.
+    pub operation: rubicon_ledger::OperationId,
+}
+
 impl Operation {
     /// A running operation; `stop` is its own token, a child of the relay's.
-    pub fn new(view: View, tenant: TenantId, admitted: Instant, stop: CancellationToken) -> Self {
+    pub fn new(view: View, names: Names, root: Root, admitted: Instant, stop: CancellationToken) -> Self {
         Self {
             id: view.operation_id.clone(),
-            tenant,
+            tenant: TenantId::new(names.tenant.as_str()),
+            names,
+            root,
             admitted,
             stop,
             stopped: AtomicBool::new(false),
             view: Mutex::new(view),
         }
+    }
+
+    /// What the ledger calls it.
+    pub fn names(&self) -> &Names {
+        &self.names
+    }
+
+    /// A plan, or a call that should have become one, found no room.
+    pub fn plans_lost(&self) {
+        self.update(|known| known.plans_incomplete = true);
+    }
+
+    /// Whether a claim for this operation ought to find a plan.
+    pub fn planning(&self) -> Planning {
+        let lost = self.view.lock().unwrap_or_else(PoisonError::into_inner).plans_incomplete;
+        if lost { Planning::MayBeLost } else { Planning::Complete }
     }
 
     /// Changes what is known.

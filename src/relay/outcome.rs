@@ -19,7 +19,8 @@ use crate::telemetry::events::{Outcome, TaskEvent, TaskSuccess, Time, bounded};
 
 use super::app::App;
 use super::auth::Caller;
-use super::endpoints::{find_operation, json, shown};
+use super::endpoints::{find_operation, json};
+use super::executions;
 use super::intake::{Answer, Refusal, check_content, read_body};
 use super::members::{NoMembers, members};
 use super::operations::{Operation, OutcomeView, State};
@@ -39,7 +40,7 @@ pub async fn outcome(
     request: Request<axum::body::Body>,
 ) -> Answer {
     match said(&app, id, request).await {
-        Ok((caller, operation)) => json(StatusCode::OK, &shown(&operation, caller.show_routes)),
+        Ok((caller, operation)) => json(StatusCode::OK, &executions::known(&app, &operation, caller.show_routes).await),
         Err(refusal) => refusal.into_response(Dialect::ChatCompletions),
     }
 }

@@ -50,6 +50,7 @@ fn member(facts: &Facts<'_>, status: Status, reason: &str, class: Option<Class>)
         after: None,
         actions: None,
         unresolved_executions: None,
+        executions: Vec::new(),
         refused,
     }
 }
@@ -186,6 +187,17 @@ pub fn interrupted(facts: &Facts<'_>, interruption: &Interruption<'_>) -> Outwar
     }
 }
 
+/// The operation has executions in the ledger that may have acted and whose outcome is not known.
+pub fn with_executions(mut failure: Outward, executions: u32) -> Outward {
+    if executions > 0 {
+        let known = failure.rubicon.unresolved_executions.unwrap_or(0);
+        failure.rubicon.unresolved_executions = Some(known.saturating_add(executions));
+        failure.rubicon.actions = Some(vec!["reconcile"]);
+        failure.rubicon.retryable = false;
+    }
+    failure
+}
+
 /// Somebody stopped the operation (`DELETE`), or the relay is shutting down. `after` is given once something was shown.
 pub fn stopped(facts: &Facts<'_>, by_shutdown: bool, after: Option<u64>, uncertain: bool) -> Outward {
     let (status, code, message) = if by_shutdown {
@@ -238,6 +250,7 @@ pub fn own(status: u16, code: &str, message: String, operation: Option<&Operatio
             after: None,
             actions: None,
             unresolved_executions: None,
+            executions: Vec::new(),
             refused: Vec::new(),
         },
     }

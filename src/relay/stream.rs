@@ -25,6 +25,7 @@ use super::emit::Out;
 use super::operation::{AttemptEnd, Failed, Run, Waited};
 use super::operations::State;
 use super::read::{ReadBody, is_event_stream, looks_like_sse, next_chunk, read_bounded, read_on};
+use super::seat::Seat;
 use super::waits::{Read, Waits};
 use cut::Cut;
 
@@ -71,6 +72,8 @@ struct Upstream {
     noted: usize,
     /// Watches over its answer, where the workflow's `commit` asks for it.
     guard: Option<Guard>,
+    /// Collects its tool calls, where there is a ledger to note them.
+    seat: Option<Seat>,
     /// What waits for a tool call behind the boundary, and the events among it.
     waiting: (Vec<Bytes>, u64),
 }
@@ -247,6 +250,7 @@ impl Run {
             provider: Arc::clone(&route.provider),
             noted: 0,
             guard: self.wanted.clone().map(Guard::new),
+            seat: self.seat(),
             waiting: (Vec::new(), 0),
         };
         self.hold(candidate, upstream, bound, began).await
@@ -290,7 +294,7 @@ impl Run {
                     Ok(Some(block)) => block,
                     Ok(None) => break,
                     // After the end not even that matters.
-                    Err(_) if upstream.ended() => return self.shown_nothing(candidate, &upstream, held).await,
+                    Err(_) if upstream.ended() => return self.shown_nothing(candidate, &mut upstream, held).await,
                     Err(_) => return self.lost(candidate, &upstream, &Evidence::BadFraming, bound),
                 };
                 let judged = judge_block(&mut upstream, &block);
@@ -305,7 +309,7 @@ impl Run {
                         let events = upstream.events;
                         return self.lost(candidate, &upstream, &Evidence::Truncated { events }, bound);
                     }
-                    Judged::PastTheEnd => return self.shown_nothing(candidate, &upstream, held).await,
+                    Judged::PastTheEnd => return self.shown_nothing(candidate, &mut upstream, held).await,
                     Judged::Broken(broken) => return self.breaks(candidate, &upstream, broken, bound),
                 };
                 let before = self.boundary.phase();
@@ -319,6 +323,7 @@ impl Run {
                         self.committed(candidate, why, began.elapsed());
                         self.route_lives(candidate);
                         held.push(block.raw);
+                        self.note_due(&mut upstream);
                         self.release(candidate, &upstream, before, held).await;
                         upstream.noted = upstream.reader.issued().len();
                         return self.forward(candidate, upstream).await;
@@ -350,7 +355,7 @@ impl Run {
                     if let Err(broken) = upstream.judge_end() {
                         return self.breaks(candidate, &upstream, broken, bound);
                     }
-                    return self.shown_nothing(candidate, &upstream, held).await;
+                    return self.shown_nothing(candidate, &mut upstream, held).await;
                 }
                 Some(Err(_)) => return self.lost(candidate, &upstream, &Evidence::BodyCut, bound),
                 None => {
@@ -362,7 +367,7 @@ impl Run {
     }
 
     /// A whole answer that shows nothing: released, and ended cleanly.
-    async fn shown_nothing(&mut self, candidate: usize, upstream: &Upstream, held: Vec<Bytes>) -> AttemptEnd {
+    async fn shown_nothing(&mut self, candidate: usize, upstream: &mut Upstream, held: Vec<Bytes>) -> AttemptEnd {
         let before = self.boundary.phase();
         self.boundary.take(Input::UpstreamEnded { complete: true });
         self.key_shown();
@@ -371,6 +376,7 @@ impl Run {
         }
         self.accepted_in_silence(upstream);
         self.route_lives(candidate);
+        self.note_due(upstream);
         self.release(candidate, upstream, before, held).await;
         self.completed(upstream);
         AttemptEnd::Over
@@ -393,6 +399,14 @@ impl Run {
         if issued.len() > upstream.noted {
             self.remember(&upstream.provider, issued.get(upstream.noted..).unwrap_or_default());
             upstream.noted = issued.len();
+        }
+    }
+
+    /// Notes the tool calls of events that go out now.
+    fn note_due(&self, upstream: &mut Upstream) {
+        upstream.ripen();
+        if let Some(seat) = &mut upstream.seat {
+            self.note_calls(seat, || upstream.reader.place().id);
         }
     }
 
@@ -469,6 +483,7 @@ impl Run {
                         if let Err(cut) = self.forward_guarded(upstream, input, block, &mut ready) {
                             break Err(cut);
                         }
+                        upstream.ripen();
                     }
                     Judged::Broken(broken) => break Err(Cut::Call(broken)),
                     Judged::Fault(fault) => break Err(Cut::Evidence(fault)),
@@ -479,6 +494,7 @@ impl Run {
         };
         self.acted |= upstream.acted;
         self.note_issued(upstream);
+        self.note_due(upstream);
         let after = upstream.shown();
         self.job.operation.update(|known| known.after = after);
         for raw in ready {
@@ -545,6 +561,9 @@ fn judge_block(upstream: &mut Upstream, block: &SseBlock) -> Judged {
         return Judged::EarlyEnd;
     }
     upstream.events += 1;
+    if let Some(seat) = &mut upstream.seat {
+        seat.read(&block.raw, block.event_name(), || block.data());
+    }
     upstream.unsettled |= finished && matches!(reading.show, Show::Visible(_) | Show::Effect { .. });
     let size = block.raw.len();
     match upstream.stand(block) {

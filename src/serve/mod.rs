@@ -1,6 +1,7 @@
 //! The composition root: builds every room, binds the listeners, and takes it all down in numbered phases.
 
 mod cors;
+mod head;
 mod journal;
 mod listener;
 pub mod reload;
@@ -20,16 +21,20 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use crate::admin;
+use crate::clock::UnixMillis;
 use crate::config::settings::Settings;
+use crate::executions;
 use crate::relay::app::App;
+use crate::relay::ledger::keep_head;
 use crate::relay::{endpoints, handler, memory, outcome, passthrough};
+use crate::tool::retention;
 
 use listener::Acceptor;
 
 /// After the grace limit, what was cut still has this long to bring its error frame out.
 const CUT_MAX: Duration = Duration::from_secs(6);
 
-/// How long the control store may take to save its last rows: a disk that hangs must not keep the process.
+/// How long the stores may take to save their last rows: a disk that hangs must not keep the process.
 const STORE_MAX: Duration = Duration::from_secs(5);
 
 /// How long connections have to end in order once nothing runs on them.
@@ -47,6 +52,12 @@ pub struct Server {
     accept: Vec<JoinHandle<()>>,
     /// Ends with the server.
     memory: AbortOnDropHandle<()>,
+    /// The ledger's alarm, and retention.
+    keeping: [AbortOnDropHandle<()>; 2],
+    /// Ends with the server.
+    head: AbortOnDropHandle<()>,
+    /// Ends with the server.
+    probes: AbortOnDropHandle<()>,
 }
 
 /// The routes of the data plane.
@@ -62,9 +73,7 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/v1/responses", post(handler::responses))
         .route("/v1/responses/{*rest}", any(passthrough::or_not_built))
         .route("/v1beta/{*rest}", any(endpoints::not_built))
-        .route("/v1/executions", any(endpoints::not_built))
-        .route("/v1/executions/{*rest}", any(endpoints::not_built))
-        .route("/v1/tools/{tool}", any(endpoints::not_built))
+        .merge(executions::routes())
         .route("/v1/jobs", any(endpoints::not_built))
         .route("/v1/jobs/{*rest}", any(endpoints::not_built))
         .route("/healthz", get(endpoints::healthz))
@@ -73,6 +82,15 @@ pub fn router(app: Arc<App>) -> Router {
         .method_not_allowed_fallback(endpoints::method_not_allowed)
         .layer(axum::middleware::from_fn_with_state(Arc::clone(&app), cors::answer))
         .with_state(app)
+}
+
+/// Watches the ledger for its alarm, and erases what is older than its tool's `retention_days`.
+fn keeping(app: &Arc<App>) -> [AbortOnDropHandle<()>; 2] {
+    let watch = Arc::clone(&app.telemetry).keep_watch(app.ledger.clone());
+    let settings = Arc::clone(app);
+    let rules = move || retention::rules(&settings.current().settings);
+    let erase = retention::keep(app.ledger.clone(), rules, || rubicon_ledger::UnixMillis(UnixMillis::now().0));
+    [AbortOnDropHandle::new(tokio::spawn(watch)), AbortOnDropHandle::new(tokio::spawn(erase))]
 }
 
 impl Server {
@@ -101,7 +119,10 @@ impl Server {
         // It ends with the data plane and not before: an operator may want to look while a shutdown takes its time.
         accept.extend(admin_listener.map(|listener| serve(admin::router(Arc::clone(&app)), listener)));
         let memory = AbortOnDropHandle::new(tokio::spawn(memory::watch(Arc::clone(&app))));
-        Ok(Self { address, admin, app, connections, accepting, closing, accept, memory })
+        let head = AbortOnDropHandle::new(tokio::spawn(head::keep(Arc::clone(&app))));
+        let probes = AbortOnDropHandle::new(tokio::spawn(app.reconciler().run()));
+        let keeping = keeping(&app);
+        Ok(Self { address, admin, app, connections, accepting, closing, accept, memory, keeping, head, probes })
     }
 
     /// Where it listens.
@@ -121,7 +142,7 @@ impl Server {
 
     /// Takes it down: (1) `/readyz` and new requests say 503, (2) what runs goes on to the grace limit, (3) what is left is
     /// interrupted, (4) connections end, (5) the listeners close, (6) the last event lines and spans go out, (7) the control store
-    /// saves its last rows. The admin side answers until (4).
+    /// and the ledger save their last rows. The admin side answers until (4).
     pub async fn shutdown(self) {
         let grace = self.app.current().settings.server.shutdown_grace;
         // 1
@@ -130,14 +151,17 @@ impl Server {
         self.connections.close();
         tracing::info!(in_flight = self.app.admission.in_flight(), grace_ms = grace.as_millis(), "shutting down");
         // 2
-        if timeout(grace, self.app.admission.idle()).await.is_err() {
+        // A tool runs on after its client has left.
+        let idle = || async { tokio::join!(self.app.admission.idle(), self.app.runner.idle()) };
+        if timeout(grace, idle()).await.is_err() {
             // 3
             tracing::warn!(
                 in_flight = self.app.admission.in_flight(),
+                tools = self.app.runner.running(),
                 "the grace limit is over: what still runs is interrupted"
             );
             self.app.cut.cancel();
-            let _ = timeout(CUT_MAX, self.app.admission.idle()).await;
+            let _ = timeout(CUT_MAX, idle()).await;
         }
         // 4
         self.closing.cancel();
@@ -148,12 +172,27 @@ impl Server {
             let _ = accept.await;
         }
         self.memory.abort();
+        self.keeping.iter().for_each(|task| task.abort());
+        self.head.abort();
+        self.probes.abort();
         // 6
         self.app.telemetry.flush().await;
         // 7
-        let app = Arc::clone(&self.app);
-        if timeout(STORE_MAX, tokio::task::spawn_blocking(move || app.control.close())).await.is_err() {
+        let (app, ledger, store) = (Arc::clone(&self.app), self.app.ledger.clone(), head::store(&self.app));
+        let control = timeout(STORE_MAX, tokio::task::spawn_blocking(move || app.control.close()));
+        let close = move || {
+            ledger.close();
+            if let Some(store) = store {
+                keep_head(&ledger, &store);
+            }
+        };
+        let ledger = timeout(STORE_MAX, tokio::task::spawn_blocking(close));
+        let (control, ledger) = tokio::join!(control, ledger);
+        if control.is_err() {
             tracing::error!("the control store did not save its last rows in time");
+        }
+        if ledger.is_err() {
+            tracing::error!("the ledger did not save its last plans in time: at the next start they count as lost");
         }
         tracing::info!(left = self.connections.len(), "stopped");
     }

@@ -1,6 +1,6 @@
 //! What can be watched (SPEC section 11): log lines, event lines, metrics, traces.
 //!
-//! `names.rs`, `ledger_names.rs` and `fields.rs` have every name, `words.rs` the closed lists; `events.rs` what is told of an attempt, a request, an
+//! `names.rs`, `ledger_names.rs`, `span_names.rs` and `fields.rs` have every name, `words.rs` the closed lists; `events.rs` what is told of an attempt, a request, an
 //! outcome, an alarm, `executions.rs` what is told of executions and their ledger; [`Telemetry`] takes such an
 //! event once and makes of it the line (`writer.rs`, `lines.rs`), the counts (`metrics.rs`) and the span (`traces.rs`, `trace_context.rs`). `log.rs` is
 //! the log for people, on standard error, which is another thing than the event lines. `TELEMETRY.md` lists it all.
@@ -17,6 +17,7 @@ pub mod lines;
 pub mod log;
 pub mod metrics;
 pub mod names;
+pub mod span_names;
 pub mod trace_context;
 pub mod traces;
 pub mod words;

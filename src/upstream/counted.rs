@@ -5,6 +5,7 @@
 //! last bytes may count; the error is on the safe side.
 
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,6 +44,16 @@ impl Counted {
     /// Wraps a connected socket.
     pub fn new(stream: TcpStream) -> Self {
         Self { io: stream, sent: Sent::default() }
+    }
+
+    /// Whom it is connected to.
+    pub fn peer(&self) -> Option<SocketAddr> {
+        self.io.peer_addr().ok()
+    }
+
+    /// Closing it throws away what the kernel took and has not sent yet, instead of sending it later.
+    pub fn discard_when_closed(&self) {
+        let _ = self.io.set_zero_linger();
     }
 }
 

@@ -129,6 +129,10 @@ impl Setup {
     /// The config file.
     pub(crate) fn text(&self) -> String {
         let mut text = format!("[server]\nlisten = \"127.0.0.1:0\"\n{}", self.server_lines);
+        // With tools the store is on disk by default, and these relays have no folder of their own.
+        if self.tail.contains("[tool.") && !self.server_lines.contains("store =") {
+            text += "store = \"memory\"\n";
+        }
         for route in &self.routes {
             if let Some(base) = &route.base {
                 let compatible = route.kind == "openai-compatible" && !route.provider_lines.contains("terminal =");

@@ -2,6 +2,18 @@
 //!
 //! In: commands from any thread or task. Out: replies, each given after its transition is on disk. What is queued while one commit runs
 //! goes into the next: one sync for all who wait. Plans and sightings go behind ([`Ledger::plan`] never waits) and are known at once.
+//!
+//! | file | one line |
+//! | --- | --- |
+//! | `queue` | what waits: commands, and plans and sightings behind them; bounded |
+//! | `writer` | the thread: a turn, a failed store, the end |
+//! | `batch` | deciding a batch, each command after the plans that concern it |
+//! | `overlay` | what the machine sees meanwhile: the store, and over it this batch |
+//! | `behind` | plans in the writer's hands, sightings in everybody's |
+//! | `kept` | outcomes that a failed store could not take |
+//! | `start` | what another life ran becomes unknown, before the first command |
+//! | `waiters` | who waits for an execution to end |
+//! | `stats` | numbers without a scan |
 
 mod batch;
 mod behind;
@@ -23,8 +35,8 @@ use tokio::sync::oneshot;
 
 use self::behind::Seen;
 use self::queue::Queue;
-use self::stats::Counters;
 pub use self::stats::Stats;
+use self::stats::{Counters, Open};
 use self::waiters::Waiters;
 pub use self::waiters::{MAX_WAITERS, Waiter};
 use self::writer::Writer;
@@ -184,17 +196,22 @@ impl std::fmt::Debug for Ledger {
 
 impl Ledger {
     /// Starts the writer over a store. Everything that another life ran itself becomes unknown before the first command is taken. Reads all
-    /// open records; blocks.
+    /// open records; blocks. A store that fails here (a full disk) leaves the ledger unavailable until it can be used.
     ///
     /// # Errors
-    /// When the store cannot be used or the thread cannot be made.
+    /// When the store is damaged or the thread cannot be made.
     pub fn start(store: Box<dyn Store>, options: Options) -> Result<Self, Unavailable> {
         Self::start_with(store, options, crate::machine::decide)
     }
 
     fn start_with(mut store: Box<dyn Store>, options: Options, decide: Decide) -> Result<Self, Unavailable> {
-        let open = start::orphans(&mut *store, &options, decide)?;
-        let unclean = store.mark_running(Some((options.clock)()))?;
+        let (open, unclean, full) = match start::begin(&mut *store, &options, decide) {
+            Ok((open, unclean)) => (open, unclean, None),
+            // A full disk: whoever has other work than the ledger's goes on, and the writer tries again before it takes anything.
+            // What the last life left is not known meanwhile, so plans count as lost.
+            Err(StoreError::Io(why)) => (Open::default(), Some((options.clock)()), Some(why)),
+            Err(error) => return Err(error.into()),
+        };
         let shared = Arc::new(Shared {
             queue: Queue::new(options.queue_max, options.behind_max),
             seen: Seen::default(),
@@ -206,7 +223,7 @@ impl Ledger {
         });
         shared.counters.set_open(open);
         let reader = store.reader();
-        let writer = Writer::new(store, Arc::clone(&shared), options, decide);
+        let writer = Writer::new(store, Arc::clone(&shared), options, decide, full.as_deref());
         let thread = std::thread::Builder::new()
             .name("ledger".to_owned())
             .spawn(move || writer.run())
@@ -221,7 +238,8 @@ impl Ledger {
     pub async fn claim(&self, claim: Claim) -> Result<Claimed, Unavailable> {
         match self.submit(Command::Claim(Box::new(claim))).await? {
             Reply::Claimed(claimed) => Ok(claimed),
-            _ => Err(Unavailable::Closed),
+            // Arguments that the tool's projection refuses: callers look first, since only they can say where.
+            _ => Err(Unavailable::Store("these arguments have no key".to_owned())),
         }
     }
 

@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use super::stats::Open;
 use super::{Decide, Options};
 use crate::command::{Command, Env};
-use crate::record::{Owner, Record, State};
+use crate::record::{Owner, Record, State, UnixMillis};
 use crate::store::{Store, StoreError};
 
 use super::overlay::Overlay;
@@ -39,9 +39,15 @@ pub(super) fn count(store: &mut dyn Store) -> Result<Open, StoreError> {
     walk(store, |_, _| Ok(()))
 }
 
-/// Makes unknown what another life ran itself, then counts.
-pub(super) fn orphans(store: &mut dyn Store, options: &Options, decide: Decide) -> Result<Open, StoreError> {
-    guarded(|| make_orphans(store, options, decide))
+/// Open records, and when the last life began where it did not end in order.
+type Begun = (Open, Option<UnixMillis>);
+
+/// Makes unknown what another life ran itself, counts, and marks that this life runs.
+pub(super) fn begin(store: &mut dyn Store, options: &Options, decide: Decide) -> Result<Begun, StoreError> {
+    guarded(|| {
+        let open = make_orphans(store, options, decide)?;
+        Ok((open, store.mark_running(Some((options.clock)()))?))
+    })
 }
 
 /// A store may panic over a damaged page: that is an answer, too.

@@ -58,6 +58,8 @@ pub(super) struct Writer {
     kept: Kept,
     /// When a failed store may be opened anew: for a command, and without any.
     failed: Option<(Instant, Instant)>,
+    /// This life is marked in the store, and what another one left running is unknown.
+    begun: bool,
     expire_at: Instant,
 }
 
@@ -73,9 +75,16 @@ impl Drop for Gone {
 }
 
 impl Writer {
-    pub(super) fn new(store: Box<dyn Store>, shared: Arc<Shared>, options: Options, decide: Decide) -> Self {
+    /// `full`: why the life that begins could not be marked in the store; nothing is taken until it is.
+    pub(super) fn new(
+        store: Box<dyn Store>,
+        shared: Arc<Shared>,
+        options: Options,
+        decide: Decide,
+        full: Option<&str>,
+    ) -> Self {
         let (secret, head) = (store.secret(), store.head());
-        Self {
+        let mut writer = Self {
             store,
             shared,
             options,
@@ -85,8 +94,13 @@ impl Writer {
             backlog: Backlog::default(),
             kept: Kept::default(),
             failed: None,
+            begun: full.is_none(),
             expire_at: now(),
+        };
+        if let Some(why) = full {
+            writer.fail(why);
         }
+        writer
     }
 
     pub(super) fn run(mut self) {
@@ -287,14 +301,16 @@ impl Writer {
 
     fn reopen(&mut self) -> bool {
         let (store, head) = (&mut self.store, &self.head);
+        let (begun, options, decide) = (self.begun, &self.options, self.decide);
         let opened = start::guarded(|| {
             store.reopen(head)?;
-            start::count(&mut **store)
+            if begun { start::count(&mut **store) } else { Ok(start::begin(&mut **store, options, decide)?.0) }
         });
         let now = now();
         match opened {
             Ok(open) => {
                 self.failed = None;
+                self.begun = true;
                 self.head = self.store.head();
                 self.shared.counters.set_open(open);
                 self.shared.set_head(&self.head);

@@ -21,6 +21,8 @@ fn what_differs_is_named() {
         (with("[route.other]", "model = \"m\""), vec!["route.other", "workflow.w"]),
         (with("[provider.q]", "network = \"private\""), vec!["provider.q", "route.other", "workflow.w"]),
         (with("[[client]]", "show_routes = true"), vec!["client.web"]),
+        (with("[tool.t]", "max_runs = 1"), vec!["tool.t"]),
+        (with("[tool.t.probe]", "agree = 7"), vec!["tool.t"]),
         (with("[[approval]]", "until = 2027-01-01"), vec!["approval"]),
         (BASE.replace("[[client]]", "[[client]]\nname = \"b\"\nkeys = [\"env:B\"]\n[[client]]"), vec!["client.b"]),
         (BASE.replace("\"web\"", "\"www\""), vec!["client.web", "client.www"]),

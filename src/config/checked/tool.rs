@@ -167,7 +167,15 @@ fn projection(
                 _ => None,
             };
             let at = place.map_or_else(|| node.at_of("key_fields"), |(at, _)| *at);
-            problems.error(Code::InvalidValue, at, &node.key_of("key_fields"), error.to_string());
+            let message = match &error {
+                BadProjection::KeyIgnored { key, ignored } => {
+                    let (key, ignored) = (shown(&key.to_string()), shown(&ignored.to_string()));
+                    format!("key field {key} lies within the ignored field {ignored}")
+                }
+                // Repeated ones were reported where they stand.
+                _ => "has too many pointers, or one that names nothing".to_owned(),
+            };
+            problems.error(Code::InvalidValue, at, &node.key_of("key_fields"), message);
             None
         }
     }

@@ -55,10 +55,7 @@ pub(super) fn probe(tool: &Node, problems: &mut Problems<'_>, sources: &Sources<
     let headers = headers(node, problems, sources);
     let rules = rules(node, "rules", problems);
     if node.is_tables("rules") && node.tables("rules").is_empty() {
-        let message = "a probe without rules learns nothing";
-        problems.error(Code::InvalidValue, node.at_of("rules"), &node.key_of("rules"), message);
-    } else if node.is_tables("rules") && rules.iter().all(|rule| rule.outcome == Outcome::Unknown) {
-        let message = "no rule has another outcome than `unknown`: the probe could never settle anything";
+        let message = "a probe without rules could only ever find it absent";
         problems.error(Code::InvalidValue, node.at_of("rules"), &node.key_of("rules"), message);
     }
     let text = node.text("url")?;

@@ -327,6 +327,15 @@ fn no_problem_carries_a_secret() {
         ("[server]", "[server]\n{S} = 1"),
         ("[server]", "[server.{S}]"),
         ("\"env:KEY\"", "{S}"),
+        ("https://t.example/run\"", "https://u:{S}@t.example/run\""),
+        ("https://t.example/runs/{key}", "https://t.example/runs/{key}#{S}"),
+        ("[tool.t.endpoint]", "[tool.t.endpoint]\nheaders = { authorization = \"Bearer {S}\" }"),
+        ("[tool.t.endpoint]", "[tool.t.endpoint]\nheaders = { x-team = \"{S}\" }"),
+        ("[tool.t.endpoint]", "[tool.t.endpoint]\nheaders = { {S} = \"\" }"),
+        ("[tool.t]", "[tool.t]\nsummary = \"{S} {card\""),
+        ("[tool.t]", "[tool.t]\nkey_fields = [\"/{S}\"]\nignore_fields = [\"/{S}\"]"),
+        ("[tool.t]", "[tool.t]\nschema = { type = \"{S}\" }"),
+        ("[tool.t]", "[tool.t]\nschema = \"file:{S}\""),
     ];
     for (from, to) in places {
         let text = BASE.replacen(from, &to.replace("{S}", &secret), 1);

@@ -127,6 +127,7 @@ mod tests {
                 after: None,
                 actions: None,
                 unresolved_executions: None,
+                executions: Vec::new(),
                 refused: Vec::new(),
             },
         }

@@ -101,6 +101,7 @@ mod tests {
                 after: Some(57),
                 actions: Some(vec!["restart"]),
                 unresolved_executions: Some(0),
+                executions: Vec::new(),
                 refused: Vec::new(),
             },
         }

@@ -128,6 +128,7 @@ mod tests {
                 after: Some(5),
                 actions: Some(vec!["restart"]),
                 unresolved_executions: Some(0),
+                executions: Vec::new(),
                 refused: Vec::new(),
             },
         }

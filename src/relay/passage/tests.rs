@@ -12,13 +12,15 @@ use crate::clock::UnixMillis;
 use crate::config::testing::{TODAY, settings};
 use crate::contract::headers::Asked;
 use crate::gate::{Switch, Switches};
-use crate::ids::{OperationId, RouteId};
+use crate::ids::RouteId;
 use crate::plan::{NobodyKnown, World, plan};
 use crate::protocol::Dialect;
 use crate::relay::app::App;
 use crate::relay::emit::{Driven, Head, Out};
 use crate::relay::handler::register;
 use crate::relay::operation::{Job, run};
+use crate::relay::operations::Names;
+use crate::relay::roots::Root;
 use crate::telemetry::events::Whose;
 
 /// Two routes that nobody answers for; `a` is the primary.
@@ -46,8 +48,12 @@ fn driven(app: &Arc<App>) -> Driven {
     let facts = Dialect::ChatCompletions.read_request(&body).expect("a request");
     let contract = Contract::new(Endpoint::ChatCompletions, facts, workflow.envelope, &Asked::default());
     let now = Instant::now();
-    let id = OperationId::from_random(7);
-    let operation = register(app, &caller, &workflow, &contract, id, None, now);
+    let names = Names {
+        tenant: rubicon_ledger::TenantId::new(caller.tenant.as_str()).expect("a tenant"),
+        operation: rubicon_ledger::OperationId::new("op_7").expect("an operation"),
+    };
+    let root = Root { id: names.operation.clone().into(), ambiguous: false };
+    let operation = register(app, names, root, &workflow, &contract, None, now);
     let world = World {
         approvals: &current.settings.approvals,
         gate: &*app.board,
@@ -60,6 +66,7 @@ fn driven(app: &Arc<App>) -> Driven {
     let job = Job {
         app: Arc::clone(app),
         current,
+        caller,
         operation,
         workflow,
         contract,

@@ -54,6 +54,7 @@ impl Run {
             self.ended(State::Interrupted, &failure.rubicon.reason.clone(), Some(class), actions);
             failure
         };
+        let failure = outward::with_executions(failure, self.unresolved_executions().await);
         self.emit.emit(Out::Abort(self.dialect.error_frame(&failure, &upstream.reader.place()))).await;
     }
 

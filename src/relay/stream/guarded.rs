@@ -43,6 +43,13 @@ impl Upstream {
         self.events.saturating_sub(self.waiting.1)
     }
 
+    /// Calls that were read go out next, unless something waits: they wait with it.
+    pub(super) fn ripen(&mut self) {
+        if let Some(seat) = self.seat.as_mut().filter(|_| self.waiting.0.is_empty()) {
+            seat.ripen();
+        }
+    }
+
     /// What an event that was just read means for what waits.
     pub(super) fn stand(&mut self, block: &SseBlock) -> Stand {
         let Some(guard) = &mut self.guard else { return Stand::Free };

@@ -2,16 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use rubicon_ledger::{
-    Arguments, Impact, KeyParts, Occurrence, Projection, RootId, TenantId, ToolName, UnixMillis as At,
-};
+use rubicon_ledger::{Arguments, KeyParts, Occurrence, Projection, RootId, TenantId, ToolName, UnixMillis as At};
 
 use super::super::names::EXECUTION_FIELDS;
 use super::*;
 use crate::config::testing::{TODAY, settings};
 
 /// An execution that is unknown.
-pub(crate) fn record() -> Record {
+fn record() -> Record {
     let (tenant, root) = (TenantId::new("acme").unwrap(), RootId::new("run-1").unwrap());
     let tool = ToolName::new("refund").unwrap();
     let arguments = Arguments::parse(br#"{"card":"SECRET"}"#).unwrap();
@@ -24,48 +22,18 @@ pub(crate) fn record() -> Record {
         occurrence: Occurrence(0),
         run: None,
     };
-    Record {
-        sequence: 1,
-        key: parts.key(),
-        base: None,
-        operation: None,
-        tool_owner: None,
-        slot: projected.slot,
-        fingerprint: projected.fingerprint,
-        occurrence: Occurrence(0),
-        run: None,
-        effect: Effect::Write,
-        impact: Impact::Normal,
-        state: State::Unknown,
-        failure: None,
-        reconciliation: Reconciliation::NeedsOperator,
-        version: 3,
-        epoch: 1,
-        runs: 1,
-        arguments: Some(arguments.canonical().as_str().into()),
-        settlement: None,
-        erased: false,
-        tool_call_id: None,
-        flags: BTreeSet::new(),
-        superseded_by: None,
-        supersedes: None,
-        lease: None,
-        pending: None,
-        awaits_approval: false,
-        approved_by: None,
-        needs_release: false,
-        released: false,
-        has_probe: false,
-        let_through: Vec::new(),
-        assigned_to: None,
-        reported_at: None,
-        created_at: At(1_781_524_800_000),
-        changed_at: At(1_781_524_800_123),
-        settled_at: None,
-        tenant,
-        root,
-        tool,
-    }
+    // From JSON: what a record has besides does not concern a line.
+    let json = serde_json::json!({
+        "sequence": 1, "key": parts.key(), "base": null, "tenant": tenant, "root": root, "operation": null, "tool": tool,
+        "tool_owner": null, "slot": projected.slot, "fingerprint": projected.fingerprint, "occurrence": 0, "run": null,
+        "effect": "write", "impact": "normal", "has_probe": false, "state": "unknown", "failure": null,
+        "reconciliation": "needs_operator", "version": 3, "epoch": 1, "runs": 1, "released": false,
+        "arguments": arguments.canonical().as_str(), "settlement": null, "erased": false, "tool_call_id": null, "flags": [],
+        "superseded_by": null, "supersedes": null, "lease": null, "pending": null, "awaits_approval": false,
+        "approved_by": null, "needs_release": false, "let_through": [], "assigned_to": null, "reported_at": null,
+        "created_at": 1_781_524_800_000_u64, "changed_at": 1_781_524_800_123_u64, "settled_at": null,
+    });
+    serde_json::from_value(json).unwrap()
 }
 
 fn entry(action: &str) -> Draft {
@@ -119,6 +87,11 @@ async fn transitions_are_told_once_and_raise_their_alarms() {
     record.flags.insert(Flag::DoubleEffectSuspected);
     telemetry.transition(Some(State::Unknown), &record, Some(&entry("evidence")));
     telemetry.transition(Some(State::Unknown), &record, Some(&entry("note")));
+    let probed = |reason: &str| Draft { by: "probe".into(), reason: reason.into(), ..entry("observe") };
+    telemetry.transition(Some(State::Unknown), &record, Some(&probed("probe_answer")));
+    telemetry.transition(Some(State::Unknown), &record, Some(&probed("probe_gave_up")));
+    record.state = State::Succeeded;
+    telemetry.transition(Some(State::Unknown), &record, Some(&probed("probe_verdict")));
     for available in [true, false, false, true, false] {
         telemetry.ledger_is(available, TODAY);
     }
@@ -133,15 +106,47 @@ async fn transitions_are_told_once_and_raise_their_alarms() {
         .collect();
     assert_eq!(
         told,
-        ["claim", "evidence", "double_effect_suspected", "note", "ledger_unavailable", "ledger_unavailable"]
+        [
+            "claim",
+            "evidence",
+            "double_effect_suspected",
+            "note",
+            "observe",
+            "observe",
+            "observe",
+            "ledger_unavailable",
+            "ledger_unavailable"
+        ]
     );
     let metrics = telemetry.render_metrics();
     for line in [
         "rubicon_alarms_total{kind=\"double_effect_suspected\"} 1",
         "rubicon_alarms_total{kind=\"ledger_unavailable\"} 2",
         "rubicon_execution_transitions_total{tool=\"refund\",from=\"none\",to=\"unknown\"} 1",
-        "rubicon_execution_transitions_total{tool=\"refund\",from=\"unknown\",to=\"unknown\"} 2",
+        "rubicon_execution_transitions_total{tool=\"refund\",from=\"unknown\",to=\"unknown\"} 4",
+        "rubicon_execution_probes_total{tool=\"refund\",result=\"undecided\"} 1",
+        "rubicon_execution_probes_total{tool=\"refund\",result=\"gave_up\"} 1",
+        "rubicon_execution_probes_total{tool=\"refund\",result=\"succeeded\"} 1",
     ] {
         assert!(metrics.lines().any(|found| found == line), "{line}\n{metrics}");
     }
+}
+
+#[tokio::test]
+async fn a_ledger_that_is_watched_shows_and_neither_keeps_the_other_alive_for_ever() {
+    use rubicon_ledger::store::MemoryStore;
+    let folder = tempfile::tempdir().unwrap();
+    let telemetry = Arc::new(telemetry(folder.path()));
+    let clock = Arc::new(|| At(1_781_524_800_000));
+    let options =
+        rubicon_ledger::Options { observer: Some(telemetry.observer()), ..rubicon_ledger::Options::new(clock, 1) };
+    let ledger = Ledger::start(Box::new(MemoryStore::new([7; 32])), options).unwrap();
+    telemetry.watch(&ledger);
+    let metrics = telemetry.render_metrics();
+    assert!(metrics.lines().any(|line| line == "rubicon_ledger_available 1"), "{metrics}");
+    assert!(metrics.lines().any(|line| line == "rubicon_executions_open{phase=\"unknown\"} 0"), "{metrics}");
+    ledger.close();
+    let gone = Arc::downgrade(&telemetry);
+    drop((telemetry, ledger));
+    assert!(gone.upgrade().is_none());
 }

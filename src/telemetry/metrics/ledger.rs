@@ -106,11 +106,13 @@ impl Metrics {
         self.ledger.transitions.get_or_create(&labels(&ledger_names::TRANSITIONS, values)).inc();
     }
 
-    pub(in crate::telemetry) fn claimed(&self, tool: &ToolName, decision: &'static str, took: Duration) {
+    pub(in crate::telemetry) fn claimed(&self, tool: &ToolName, decision: &'static str, took: Option<Duration>) {
         let values = [self.ledger.tool(tool), Cow::Borrowed(decision)];
         self.ledger.claims.get_or_create(&labels(&ledger_names::CLAIMS, values)).inc();
-        let duration = self.ledger.claim_duration.get_or_create_owned(&labels(&ledger_names::CLAIM_DURATION, []));
-        duration.observe(took.as_secs_f64());
+        if let Some(took) = took {
+            let duration = self.ledger.claim_duration.get_or_create_owned(&labels(&ledger_names::CLAIM_DURATION, []));
+            duration.observe(took.as_secs_f64());
+        }
     }
 
     pub(in crate::telemetry) fn probed(&self, tool: &ToolName, result: &'static str) {

@@ -83,7 +83,7 @@ fn the_text_has_every_name_with_its_type_and_no_other() {
 fn ledger(metrics: &Metrics) {
     let refund = ToolName::new("refund").unwrap();
     metrics.transition(&refund, None, State::Started);
-    metrics.claimed(&refund, "execute", Duration::from_millis(3));
+    metrics.claimed(&refund, "execute", Some(Duration::from_millis(3)));
     metrics.probed(&refund, "undecided");
     let stats = Stats { queued: 2, behind: 1, commands: 9, batches: 3, unknown: 4, kept_lost: 1, ..Stats::default() };
     metrics.ledger_from(move || LedgerGauges { available: true, stats });

@@ -115,9 +115,27 @@ impl Held {
         options: &RedbOptions,
         make: impl Fn(bool) -> Result<B, OpenError> + Send + Sync + 'static,
     ) -> Result<Self, OpenError> {
+        Self::opened(path, options, make, true)
+    }
+
+    /// As [`Held::with`], of what must be there.
+    pub(super) fn existing<B: StorageBackend>(
+        path: &Path,
+        options: &RedbOptions,
+        make: impl Fn(bool) -> Result<B, OpenError> + Send + Sync + 'static,
+    ) -> Result<Self, OpenError> {
+        Self::opened(path, options, make, false)
+    }
+
+    fn opened<B: StorageBackend>(
+        path: &Path,
+        options: &RedbOptions,
+        make: impl Fn(bool) -> Result<B, OpenError> + Send + Sync + 'static,
+        new: bool,
+    ) -> Result<Self, OpenError> {
         let (named, options) = (path.to_owned(), options.clone());
         let open: Opener = Box::new(move |new| database(make(new)?, &named, &options, new));
-        let database = Mutex::new(Some(Arc::new(open(true)?)));
+        let database = Mutex::new(Some(Arc::new(open(new)?)));
         Ok(Self { open, database })
     }
 
@@ -186,10 +204,28 @@ pub(super) fn database(
     };
     let database = guarded(open).map_err(|error| OpenError::not_ours(path, error))??;
     let format = guarded(|| tables::prepare(&database, new.then_some(&options.fresh)));
-    match format.map_err(|error| OpenError::not_ours(path, error))? {
-        Some(FORMAT) => Ok(database),
-        Some(other) => Err(OpenError::not_ours(path, format!("format {other} and not {FORMAT}"))),
-        None => Err(OpenError::not_ours(path, "there is nothing in it")),
+    let why = match format {
+        Ok(Some(FORMAT)) => return Ok(database),
+        Ok(Some(other)) => format!("format {other} and not {FORMAT}"),
+        Ok(None) => "there is nothing in it".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    close(database);
+    Err(OpenError::not_ours(path, why))
+}
+
+/// Lets go of it. redb writes its last state then, and panics where the file makes none; a store that is closed has nothing to say any more.
+fn close(database: impl Sized) {
+    let _ = guarded(move || {
+        drop(database);
+        Ok(())
+    });
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let last = self.lock().take();
+        close(last);
     }
 }
 

@@ -9,14 +9,18 @@
 //! | `write` | one batch, one transaction |
 //! | `read` | lookups, lists |
 //! | `verify` | the walk along everything |
+//! | `offline` | a ledger that nobody runs, read without a change |
+//! | `backup` | copies, and what is made of them |
 //! | `head` | the last known end of the journal, in a file beside it |
 //!
 //! What an index or a rule looks at is small and in the order of creation; hashes go into one sorted table (LEDGER.md 5.4). Blocking:
 //! called from the writer's thread, and for reading from threads that may block.
 
+mod backup;
 mod head;
 mod held;
 mod index;
+mod offline;
 mod read;
 mod rows;
 mod tables;
@@ -30,9 +34,11 @@ use std::sync::Arc;
 
 use redb::StorageBackend;
 
+pub use self::backup::{BackupError, backup_offline, restore};
 pub use self::head::{head_path, keep_head, kept_head};
 use self::held::Held;
 pub use self::held::OpenError;
+pub use self::offline::open_offline;
 use self::read::{RedbReader, Snapshot, row};
 use self::tables::{Known, failed};
 use crate::ids::{Occurrence, RootId, TenantId, ToolName};

@@ -1,6 +1,7 @@
 //! Reading: every call a transaction of its own, or several short ones, so that no reader keeps old pages from being used again.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 
 use redb::{Database, ReadOnlyTable, ReadableDatabase as _, ReadableTable};
@@ -191,6 +192,13 @@ impl RedbReader {
 }
 
 impl Reader for RedbReader {
+    fn backup(&self, to: &Path) -> Result<Head, StoreError> {
+        super::backup::copy(&self.0, to).map_err(|error| match error {
+            super::backup::BackupError::Store(error) => error,
+            error => StoreError::Io(error.to_string()),
+        })
+    }
+
     fn record(&self, key: &ExecutionKey) -> Result<Option<Record>, StoreError> {
         self.read(|tables| tables.record(key))
     }
@@ -217,7 +225,8 @@ impl Reader for RedbReader {
             let Some(row) = tables.find(key)? else { return Ok(Vec::new()) };
             let (from, to) =
                 (rows::evidence_key(row.record.sequence, 0), rows::evidence_key(row.record.sequence, u32::MAX));
-            let found = tables.evidence.range::<&[u8; 12]>(&from..=&to).map_err(failed)?;
+            let most = usize::try_from(row.evidence).unwrap_or(usize::MAX);
+            let found = tables.evidence.range::<&[u8; 12]>(&from..=&to).map_err(failed)?.take(most);
             found
                 .map(|row| {
                     let (key, row) = row.map_err(failed)?;
@@ -266,6 +275,9 @@ impl Reader for RedbReader {
                 decoded.collect::<Result<Vec<_>, _>>()
             })?;
             let Some(last) = page.last() else { break };
+            if last.sequence < from {
+                return Err(circle());
+            }
             from = last.sequence.saturating_add(1);
             entries.extend(page);
         }
@@ -285,6 +297,11 @@ impl Reader for RedbReader {
     }
 }
 
+/// Pages of a damaged file may lead in a circle; what goes through them must not.
+fn circle() -> StoreError {
+    StoreError::Damaged("its rows are not in order".to_owned())
+}
+
 /// Goes on with a page in one transaction; whether there is more to look at.
 fn list_some(
     tables: &Snapshot,
@@ -297,6 +314,9 @@ fn list_some(
 ) -> Result<bool, StoreError> {
     let start = *after;
     let mut take = |row: Row| -> Result<bool, StoreError> {
+        if row.record.sequence <= *after {
+            return Err(circle());
+        }
         (*after, *looked) = (row.record.sequence, *looked + 1);
         if filter.shows(&row.record) {
             page.records.push(tables.whole(row)?);

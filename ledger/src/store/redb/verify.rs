@@ -128,6 +128,9 @@ fn record(tables: &Snapshot, row: Row, sums: &mut Sums) -> Result<(), Stop> {
             return Err(broken(at, "index_differs", Some(key)));
         }
         sums.history += 1;
+        if sums.history > sums.entries {
+            return Err(broken(at, "index_differs", Some(key)));
+        }
         let (said, seen) = match entry.content.split_once('.') {
             Some((said, seen)) => (said, Some(seen)),
             None => (&*entry.content, None),
@@ -140,7 +143,8 @@ fn record(tables: &Snapshot, row: Row, sums: &mut Sums) -> Result<(), Stop> {
             return Err(broken(at, "evidence_differs", Some(key)));
         }
     }
-    if at_last { Ok(()) } else { Err(differs(last)) }
+    // Its last entry is not in its history.
+    if at_last { Ok(()) } else { Err(broken(last, "index_differs", Some(key))) }
 }
 
 /// Whether the evidence that came with an entry is what the entry says, or was erased.
@@ -166,43 +170,45 @@ fn evidence_holds(
     Ok(!with.is_empty() && (erased || evidence_hash(salt, &with) == said))
 }
 
+/// Counts rows, but not beyond what there may be: pages of a damaged file may lead in a circle.
+fn counted<K: redb::Key + 'static, V: redb::Value + 'static>(
+    table: &redb::ReadOnlyTable<K, V>,
+    most: u64,
+) -> Result<u64, StoreError> {
+    let mut count = 0_u64;
+    for found in table.iter().map_err(failed)? {
+        found.map_err(failed)?;
+        count += 1;
+        if count > most {
+            break;
+        }
+    }
+    Ok(count)
+}
+
 /// That no table has more than it must have.
 fn totals(tables: &Snapshot, sums: &Sums) -> Result<(), Stop> {
-    let mut index = 0_u64;
-    for found in tables.index.iter().map_err(failed)? {
-        found.map_err(failed)?;
-        index += 1;
-    }
-    if sums.history != sums.entries || index != sums.index + sums.history {
+    let index = sums.index + sums.history;
+    if sums.history != sums.entries || counted(&tables.index, index)? != index {
         return Err(broken(0, "index_differs", None));
     }
-    let (mut arguments, mut settled, mut evidence) = (0_u64, 0_u64, 0_u64);
-    for found in tables.arguments.iter().map_err(failed)? {
-        found.map_err(failed)?;
-        arguments += 1;
-    }
-    for found in tables.settled.iter().map_err(failed)? {
-        found.map_err(failed)?;
-        settled += 1;
-    }
-    for found in tables.evidence.iter().map_err(failed)? {
-        let (key, row) = found.map_err(failed)?;
-        rows::decode_evidence(key.value(), row.value())?;
-        evidence += 1;
-    }
-    if (arguments, settled, evidence) != (sums.arguments, sums.settled, sums.evidence) {
-        return Err(broken(0, "record_missing", None));
-    }
-    Ok(())
+    let alike = counted(&tables.arguments, sums.arguments)? == sums.arguments
+        && counted(&tables.settled, sums.settled)? == sums.settled
+        && counted(&tables.evidence, sums.evidence)? == sums.evidence;
+    if alike { Ok(()) } else { Err(broken(0, "record_missing", None)) }
 }
 
 /// What the relay noted and no record has: each row is what was written, and sightings and their places agree.
 fn relayed(tables: &Snapshot) -> Result<(), Stop> {
+    let mut last = None;
     for found in tables.calls.iter().map_err(failed)? {
         let (key, row) = found.map_err(failed)?;
         rows::decode_call(key.value(), row.value())?;
+        if last.replace(*key.value()).is_some_and(|last| last >= *key.value()) {
+            return Err(broken(0, "index_differs", None));
+        }
     }
-    let (mut sightings, mut places) = (0_u64, 0_u64);
+    let (mut sightings, mut last) = (0_u64, None);
     for found in tables.sightings.iter().map_err(failed)? {
         let (digest, row) = found.map_err(failed)?;
         let (place, _) = rows::decode_sighting(digest.value(), row.value())?;
@@ -210,11 +216,11 @@ fn relayed(tables: &Snapshot) -> Result<(), Stop> {
         if at.is_none_or(|at| at.value() != digest.value()) {
             return Err(broken(0, "index_differs", None));
         }
+        if last.replace(*digest.value()).is_some_and(|last| last >= *digest.value()) {
+            return Err(broken(0, "index_differs", None));
+        }
         sightings += 1;
     }
-    for found in tables.places.iter().map_err(failed)? {
-        found.map_err(failed)?;
-        places += 1;
-    }
+    let places = counted(&tables.places, sightings)?;
     if sightings == places { Ok(()) } else { Err(broken(0, "index_differs", None)) }
 }
