@@ -385,6 +385,8 @@ pub struct Remark {
     pub from: Arc<str>,
     /// State after.
     pub to: Arc<str>,
+    /// The version after of what it concerns, where it has one of its own (an operator's switch); else 0.
+    pub version: u64,
     /// Who.
     pub by: Arc<str>,
     /// Why.

@@ -188,6 +188,8 @@ impl Hashed {
         self.0.push(u8::from(record.awaits_approval));
         self.maybe(record.approved_by.as_deref().map(str::as_bytes));
         self.0.push(u8::from(record.needs_release));
+        self.0.push(u8::from(record.released));
+        self.0.push(u8::from(record.has_probe));
         self.number(record.let_through.len() as u64);
         for fingerprint in &record.let_through {
             self.bytes(fingerprint.as_bytes());

@@ -33,7 +33,7 @@ pub struct Draft {
     pub from: Arc<str>,
     /// State after.
     pub to: Arc<str>,
-    /// The record's version after; 0 for a remark.
+    /// The record's version after; for a remark that of what it concerns, 0 for none.
     pub version: u64,
     /// The record's epoch after; 0 for a remark.
     pub epoch: u32,

@@ -28,6 +28,16 @@ impl Problem {
         Self::new(503, "store_unavailable", message)
     }
 
+    /// Its stable code.
+    pub(super) fn code(&self) -> &'static str {
+        self.code
+    }
+
+    /// Its words for people.
+    pub(super) fn message(&self) -> &str {
+        &self.message
+    }
+
     /// A member beside `error`.
     pub(super) fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.beside.insert(name.to_owned(), value.into());

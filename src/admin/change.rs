@@ -1,6 +1,7 @@
 //! What all changes have in common: a small body with a reason, a precondition, the control store, and what its refusals are
 //! called over HTTP.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -21,6 +22,7 @@ use crate::relay::transport::Transport;
 
 use super::answer::Problem;
 use super::auth::Operator;
+use super::mirror::Mirror;
 
 /// A body of the admin side: a reason and a name.
 const BODY_BYTES_MAX: usize = 16 * 1024;
@@ -39,6 +41,7 @@ pub(super) struct Asked {
     pub(super) workflow: Option<String>,
     stop: bool,
     precondition: Precondition,
+    mirror: Option<Mirror>,
 }
 
 impl Asked {
@@ -53,11 +56,12 @@ impl Asked {
         let (said, workflow) = said(&body)?;
         // The journal keeps it for ever, and everybody who may look reads it.
         let reason = masked(&app.current().settings, &reason(&said)?);
-        Ok(Self { by: operator.name, reason, workflow, stop, precondition })
+        let mirror = parts.extensions.get::<Mirror>().cloned();
+        Ok(Self { by: operator.name, reason, workflow, stop, precondition, mirror })
     }
 
-    /// Does it.
-    pub(super) async fn make(self, app: &App, subject: Subject) -> Result<Done, Problem> {
+    /// Does it; the ledger's journal hears of it when it is done.
+    pub(super) async fn make(self, app: &Arc<App>, subject: Subject) -> Result<Done, Problem> {
         let request = table::Request {
             subject,
             stop: self.stop,
@@ -66,7 +70,11 @@ impl Asked {
             precondition: self.precondition,
             now: UnixMillis::now(),
         };
-        app.control.change(request).await.map_err(|refused| match refused {
+        let done = app.control.change(request).await;
+        if let (Some(mirror), true) = (&self.mirror, done.as_ref().is_ok_and(|done| done.changed)) {
+            mirror.follow(app).await;
+        }
+        done.map_err(|refused| match refused {
             Refused::Mismatch { version } => {
                 let message = format!("Somebody was faster: the version is {version}. Look again before you decide.");
                 Problem::new(412, "version_mismatch", message).version(version)
@@ -137,7 +145,7 @@ fn precondition(headers: &HeaderMap, stop: bool) -> Result<Precondition, Problem
     };
     let text = value.to_str().unwrap_or_default().trim();
     if text == "*" {
-        let message = "`*` is for kill and disable; to switch on again, send the version that you saw.";
+        let message = "`*` is for kill and disable only; here send the version that you saw.";
         let refused = || Problem::new(428, "precondition_required", message);
         return stop.then_some(Precondition::Any).ok_or_else(refused);
     }
@@ -148,20 +156,34 @@ fn precondition(headers: &HeaderMap, stop: bool) -> Result<Precondition, Problem
     number.map(Precondition::Version).ok_or_else(refused)
 }
 
-fn reason(text: &str) -> Result<String, Problem> {
-    let text = text.trim();
-    if text.is_empty() {
+/// `If-Match` of an execution: the version that was seen, and nothing else.
+pub(super) fn version(headers: &HeaderMap) -> Result<u64, Problem> {
+    match precondition(headers, false)? {
+        Precondition::Version(version) => Ok(version),
+        Precondition::Any => Err(Problem::new(428, "precondition_required", "Send the version that you saw.")),
+    }
+}
+
+/// Why somebody does it.
+pub(super) fn reason(text: &str) -> Result<String, Problem> {
+    if text.trim().is_empty() {
         return Err(Problem::new(400, "reason_missing", "Say why: the journal keeps it. {\"reason\": \"…\"}"));
     }
-    let invalid = |message: String| Problem::new(400, "invalid_reason", message);
+    line(text, "invalid_reason")
+}
+
+/// One line for people, bounded.
+pub(super) fn line(text: &str, code: &'static str) -> Result<String, Problem> {
+    let text = text.trim();
+    let invalid = |message: String| Problem::new(400, code, message);
     if text.chars().count() > REASON_CHARS_MAX {
-        return Err(invalid(format!("A reason is at most {REASON_CHARS_MAX} characters.")));
+        return Err(invalid(format!("It is at most {REASON_CHARS_MAX} characters.")));
     }
     if text.chars().any(turns_or_breaks) {
-        return Err(invalid("A reason is one line, without control characters and marks of direction.".to_owned()));
+        return Err(invalid("It is one line, without control characters and marks of direction.".to_owned()));
     }
     if text.chars().all(is_unseen) {
-        return Err(invalid("A reason is something that can be seen.".to_owned()));
+        return Err(invalid("It is something that can be seen.".to_owned()));
     }
     Ok(text.to_owned())
 }

@@ -123,7 +123,7 @@ pub(super) async fn enable(State(app): State<Arc<App>>, request: Request<Body>) 
     switch(&app, request, false).await
 }
 
-async fn switch(app: &App, request: Request<Body>, stop: bool) -> Answer {
+async fn switch(app: &Arc<App>, request: Request<Body>, stop: bool) -> Answer {
     Query::read(request.uri(), &[])?;
     let asked = Asked::read(request, stop, app).await?;
     let subject = match asked.workflow.as_deref() {

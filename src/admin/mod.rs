@@ -8,10 +8,14 @@
 
 mod answer;
 mod auth;
+mod backup;
 mod change;
+mod executions;
 mod explain;
 mod failover;
 mod journal;
+mod ledger;
+mod mirror;
 mod operations;
 mod query;
 mod routes;
@@ -19,10 +23,10 @@ mod system;
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::response::Response;
 use axum::routing::{get, post};
+use axum::{Extension, Router};
 use http::Request;
 
 use crate::config::settings::OperatorRole;
@@ -30,9 +34,14 @@ use crate::relay::app::App;
 
 use answer::Problem;
 use auth::Guard;
+use mirror::Mirror;
 
 /// The routes of the admin side.
 pub fn router(app: Arc<App>) -> Router {
+    let mirror = Mirror::default();
+    let (at_start, started) = (mirror.clone(), Arc::clone(&app));
+    // What the last life could not tell the ledger.
+    app.tasks.spawn(async move { at_start.follow(&started).await });
     let guard = |role| Guard::new(Arc::clone(&app), role);
     let viewer = Router::new()
         .route("/admin/v1/routes", get(routes::list))
@@ -45,14 +54,18 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/admin/v1/journal/verify", get(journal::verify))
         .route("/admin/v1/explain", get(explain::explain).post(explain::explain))
         .route("/admin/v1/config", get(system::config))
+        .merge(executions::viewer())
         .route_layer(from_fn_with_state(guard(OperatorRole::Viewer), auth::guard));
     let operator = Router::new()
         .route("/admin/v1/routes/{route}/kill", post(routes::kill))
         .route("/admin/v1/failover/disable", post(failover::disable))
+        .merge(executions::operator())
         .route_layer(from_fn_with_state(guard(OperatorRole::Operator), auth::guard));
     let approver = Router::new()
         .route("/admin/v1/routes/{route}/restore", post(routes::restore))
         .route("/admin/v1/failover/enable", post(failover::enable))
+        .route("/admin/v1/ledger/backup", get(backup::backup))
+        .merge(executions::approver())
         .route_layer(from_fn_with_state(guard(OperatorRole::Approver), auth::guard));
     let metrics = Router::new()
         .route("/metrics", get(system::metrics))
@@ -63,6 +76,7 @@ pub fn router(app: Arc<App>) -> Router {
         .merge(metrics)
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
+        .layer(Extension(mirror))
         .layer(axum::middleware::from_fn(auth::loopback_only))
         .route("/healthz", get(system::healthz))
         .with_state(app)

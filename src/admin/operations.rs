@@ -10,10 +10,13 @@ use serde::Serialize;
 
 use crate::ids::{OperationId, TenantId};
 use crate::relay::app::App;
+use crate::relay::executions::fill;
 use crate::relay::operations::{Operation, State as OperationState, View as OperationView};
+use crate::tool::object::Short;
 
 use super::Answer;
 use super::answer::{Problem, json};
+use super::executions::of_operation;
 use super::query::Query;
 
 /// An operation as shown here.
@@ -78,8 +81,13 @@ pub(super) async fn one(
     let mut found = app.operations.of_all_tenants(&id);
     found.retain(|operation| query.get("tenant").is_none_or(|tenant| operation.tenant.as_str() == tenant));
     match found.as_slice() {
-        [] => Err(Problem::new(404, "operation_not_found", "There is no such operation.")),
-        [operation] => Ok(json(&View::new(operation))),
+        [] => remembered(&app, query.get("tenant"), &id).await,
+        [operation] => {
+            let mut view = View::new(operation);
+            let executions = of_operation(&app, Some(operation.tenant.as_str()), id.as_str()).await?;
+            fill(&mut view.known, &executions);
+            Ok(json(&view))
+        }
         several => {
             let tenants: Vec<&str> = several.iter().map(|operation| operation.tenant.as_str()).collect();
             let message =
@@ -87,4 +95,25 @@ pub(super) async fn one(
             Err(Problem::new(409, "operation_ambiguous", message))
         }
     }
+}
+
+/// The ledger remembers longer than the table of operations, and knows those that only tools named.
+async fn remembered(app: &App, tenant: Option<&str>, id: &OperationId) -> Answer {
+    let executions = of_operation(app, tenant, id.as_str()).await?;
+    if executions.is_empty() {
+        return Err(Problem::new(404, "operation_not_found", "There is no such operation."));
+    }
+    let executions: Vec<_> = executions
+        .iter()
+        .map(|record| Remembered { tenant: record.tenant.as_str(), execution: Short::new(record) })
+        .collect();
+    Ok(json(&serde_json::json!({ "operation_id": id, "state": "none", "executions": executions })))
+}
+
+/// An execution of an operation that is not known otherwise; tenants choose ids, so it says whose it is.
+#[derive(Serialize)]
+struct Remembered<'r> {
+    tenant: &'r str,
+    #[serde(flatten)]
+    execution: Short,
 }

@@ -179,7 +179,7 @@ pub(super) async fn restore(
     switch(&app, &name(path), request, false).await
 }
 
-async fn switch(app: &App, name: &str, request: Request<Body>, stop: bool) -> Answer {
+async fn switch(app: &Arc<App>, name: &str, request: Request<Body>, stop: bool) -> Answer {
     Query::read(request.uri(), &[])?;
     view(app, name)?;
     let asked = Asked::read(request, stop, app).await?;

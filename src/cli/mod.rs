@@ -10,6 +10,7 @@ pub mod demo;
 pub mod explain;
 pub mod failover;
 pub mod init;
+pub mod ledger;
 pub mod mock;
 pub mod operator;
 pub mod route;
@@ -33,6 +34,7 @@ To begin:
   rubicon init                     write rubicon.toml (--failover: with a second provider)
   rubicon check                    what is wrong with it, line by line
   rubicon explain                  which routes would serve a request, and why not the others
+  rubicon ledger list              what tools were called, and what is not known of them
   rubicon serve                    run it; point an SDK's base_url at http://127.0.0.1:8080/v1
 
 Exit codes: 0 ok, 1 found a problem, 2 wrong usage.";
@@ -57,6 +59,7 @@ pub enum Command {
     Serve(serve::ServeArgs),
     Route(route::RouteArgs),
     Failover(failover::FailoverArgs),
+    Ledger(ledger::LedgerArgs),
     Demo(demo::DemoArgs),
     Mock(mock::MockArgs),
 }
@@ -70,6 +73,7 @@ pub async fn run(cli: Cli) -> ExitCode {
         Command::Serve(args) => serve::run(args).await,
         Command::Route(args) => route::run(args).await,
         Command::Failover(args) => failover::run(args).await,
+        Command::Ledger(args) => ledger::run(args).await,
         Command::Demo(args) => demo::run(args).await,
         Command::Mock(args) => mock::run(args).await,
     }
@@ -105,6 +109,16 @@ mod tests {
             ("rubicon explain --nonsense", 2),
             ("rubicon explain --url http://localhost:1 -c f.toml", 2),
             ("rubicon explain --token env:T", 2),
+            ("rubicon ledger", 2),
+            ("rubicon ledger resolve ex_1 --outcome succeeded", 2),
+            ("rubicon ledger resolve ex_1 --outcome unknown --reason x", 2),
+            ("rubicon ledger list --state lost", 2),
+            ("rubicon ledger list --limit 1001", 2),
+            ("rubicon ledger verify --file f --url http://localhost:1", 2),
+            ("rubicon ledger show ex_1 --content", 2),
+            ("rubicon ledger backup", 2),
+            ("rubicon ledger restore --from f --reason x", 2),
+            ("rubicon ledger --help", 0),
             ("rubicon --help", 0),
             ("rubicon check --help", 0),
             ("rubicon --version", 0),
@@ -114,6 +128,12 @@ mod tests {
         }
         for line in [
             "rubicon route list",
+            "rubicon ledger list --state unknown --older-than 15m --json",
+            "rubicon ledger show ex_1 --file f --content",
+            "rubicon ledger resolve ex_1 --outcome succeeded --reason x --result - --version 3",
+            "rubicon ledger verify -c f.toml --head h",
+            "rubicon ledger backup --to f -c f.toml",
+            "rubicon ledger restore --from f -c f.toml --reason x --force",
             "rubicon route kill a --reason x -c f.toml",
             "rubicon failover disable --reason x --workflow w",
             "rubicon explain -w w -H a:b -H c:d --request - --json",

@@ -26,8 +26,12 @@ const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// How long the whole answer may take: the relay itself waits 10 s for its disk.
 const ANSWER_MAX: Duration = Duration::from_secs(20);
 
-/// The largest answer that is read: a page of 1000 entries is far below.
-const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// How long an answer may take for which the relay walks along its whole ledger: a million records take some seconds.
+const SLOW_MAX: Duration = Duration::from_secs(600);
+
+/// The largest answer that is read: an execution's result may have 8 MiB, twice that as base64 beside its evidence; a page of 1000
+/// entries is far below.
+const ANSWER_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// Exit code of wrong usage, as clap's.
 const USAGE: u8 = 2;
@@ -71,7 +75,7 @@ pub(super) enum Failure {
 }
 
 impl Failure {
-    fn problem(message: impl Into<String>) -> Self {
+    pub(super) fn problem(message: impl Into<String>) -> Self {
         Self::Problem { message: message.into(), answer: None }
     }
 }
@@ -106,6 +110,11 @@ impl Client {
         self.send(Method::GET, path, None, Bytes::new()).await
     }
 
+    /// Asks for what takes its time.
+    pub(super) async fn get_slow(&self, path: &str) -> Result<Answered, Failure> {
+        self.send_within(Method::GET, path, None, Bytes::new(), SLOW_MAX).await
+    }
+
     /// Asks with a body.
     pub(super) async fn get_with(&self, path: &str, body: Bytes) -> Result<Answered, Failure> {
         self.send(Method::GET, path, None, body).await
@@ -113,7 +122,32 @@ impl Client {
 
     /// Changes something.
     pub(super) async fn post(&self, path: &str, matches: HeaderValue, body: &Value) -> Result<Answered, Failure> {
-        self.send(Method::POST, path, Some(matches), Bytes::from(body.to_string())).await
+        self.post_raw(path, matches, body.to_string()).await
+    }
+
+    /// The same with a body as it is.
+    pub(super) async fn post_raw(&self, path: &str, matches: HeaderValue, body: String) -> Result<Answered, Failure> {
+        self.send(Method::POST, path, Some(matches), Bytes::from(body)).await
+    }
+
+    /// Changes what has no version.
+    pub(super) async fn post_unversioned(&self, path: &str, body: String) -> Result<Answered, Failure> {
+        self.send(Method::POST, path, None, Bytes::from(body)).await
+    }
+
+    /// Asks for bytes of any length; the answer's head is there, its body is read by whoever asked.
+    pub(super) async fn download(&self, path: &str) -> Result<http::Response<hyper::body::Incoming>, Failure> {
+        let at = self.base.to_string();
+        let request = self.request(Method::GET, path, None, Bytes::new())?;
+        let slow = || Failure::problem(format!("{at} did not answer within {} s", SLOW_MAX.as_secs()));
+        let response = tokio::time::timeout(SLOW_MAX, self.reached(&at, request)).await.map_err(|_| slow())??;
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        Err(match read(&at, response).await {
+            Ok(_) => Failure::problem(format!("{at} answered something else")),
+            Err(failure) => failure,
+        })
     }
 
     async fn send(
@@ -123,6 +157,31 @@ impl Client {
         matches: Option<HeaderValue>,
         body: Bytes,
     ) -> Result<Answered, Failure> {
+        self.send_within(method, path, matches, body, ANSWER_MAX).await
+    }
+
+    async fn send_within(
+        &self,
+        method: Method,
+        path: &str,
+        matches: Option<HeaderValue>,
+        body: Bytes,
+        max: Duration,
+    ) -> Result<Answered, Failure> {
+        let at = self.base.to_string();
+        let request = self.request(method, path, matches, body)?;
+        let slow = || Failure::problem(format!("{at} did not answer within {} s", max.as_secs()));
+        let answer = async { read(&at, self.reached(&at, request).await?).await };
+        tokio::time::timeout(max, answer).await.map_err(|_| slow())?
+    }
+
+    fn request(
+        &self,
+        method: Method,
+        path: &str,
+        matches: Option<HeaderValue>,
+        body: Bytes,
+    ) -> Result<Request<Full<Bytes>>, Failure> {
         let at = self.base.to_string();
         let uri = format!("{}{path}", at.trim_end_matches('/'));
         let host = self.base.authority().map(http::uri::Authority::as_str).unwrap_or_default();
@@ -137,28 +196,34 @@ impl Client {
         }
         // Not the error's own words: they may show what was in a header.
         let built = request.body(Full::new(body));
-        let request = built.map_err(|_| Failure::Usage("this makes no HTTP request".to_owned()))?;
-        let slow = || Failure::problem(format!("{at} did not answer within {} s", ANSWER_MAX.as_secs()));
-        tokio::time::timeout(ANSWER_MAX, self.answer(&at, request)).await.map_err(|_| slow())?
+        built.map_err(|_| Failure::Usage("this makes no HTTP request".to_owned()))
     }
 
-    async fn answer(&self, at: &str, request: Request<Full<Bytes>>) -> Result<Answered, Failure> {
-        let response = self.upstream.send(request).await.map_err(|fault| {
+    async fn reached(
+        &self,
+        at: &str,
+        request: Request<Full<Bytes>>,
+    ) -> Result<http::Response<hyper::body::Incoming>, Failure> {
+        self.upstream.send(request).await.map_err(|fault| {
             Failure::problem(format!("{at} was not reached ({fault:?}): is the relay running, with an [[operator]]?"))
-        })?;
-        let (head, body) = response.into_parts();
-        let read = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
-        let bytes = read.map_err(|_| Failure::problem(format!("{at} broke off its answer")))?.to_bytes();
-        let not_ours = || Failure::problem(format!("{at} answered {} without JSON: no admin side", head.status));
-        let body: Value = serde_json::from_slice(&bytes).map_err(|_| not_ours())?;
-        if head.status.is_success() {
-            return Ok(Answered { body, etag: head.headers.get(ETAG).cloned() });
-        }
-        let error = body.get("error");
-        let part = |name| error.and_then(|error| error.get(name)).and_then(Value::as_str).unwrap_or("?");
-        let message = format!("{} [{}]", part("message"), part("code"));
-        Err(Failure::Problem { message, answer: Some(body) })
+        })
     }
+}
+
+/// The whole answer; one that is no success is a failure with the relay's words.
+async fn read(at: &str, response: http::Response<hyper::body::Incoming>) -> Result<Answered, Failure> {
+    let (head, body) = response.into_parts();
+    let read = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
+    let bytes = read.map_err(|_| Failure::problem(format!("{at} broke off its answer")))?.to_bytes();
+    let not_ours = || Failure::problem(format!("{at} answered {} without JSON: no admin side", head.status));
+    let body: Value = serde_json::from_slice(&bytes).map_err(|_| not_ours())?;
+    if head.status.is_success() {
+        return Ok(Answered { body, etag: head.headers.get(ETAG).cloned() });
+    }
+    let error = body.get("error");
+    let part = |name| error.and_then(|error| error.get(name)).and_then(Value::as_str).unwrap_or("?");
+    let message = format!("{} [{}]", part("message"), part("code"));
+    Err(Failure::Problem { message, answer: Some(body) })
 }
 
 fn base(connect: &Connect) -> Result<Uri, Failure> {

@@ -41,11 +41,13 @@ operator's token as Authorization: Bearer:
   GET  /admin/v1/routes            how each route stands; POST …/ROUTE/kill and …/ROUTE/restore
   GET  /admin/v1/failover          POST …/disable and …/enable, for all or for one workflow
   GET  /admin/v1/operations        of all tenants
-  GET  /admin/v1/journal           who switched what, and why; …/head, …/verify
+  GET  /admin/v1/executions        tool executions; POST …/KEY/resolve, confirm, probe, release, notes, assign …
+  GET  /admin/v1/journal           who did what, and why; …/head, …/verify
+  GET  /admin/v1/ledger/backup     a copy of the ledger while it is written to
   GET  /admin/v1/explain           which routes would serve a request, and why not the others
   GET  /admin/v1/config            which configuration is in force
   GET  /metrics                    Prometheus; without a token where [server] metrics_open is set
-From a shell: `rubicon route` and `rubicon failover`.
+From a shell: `rubicon route`, `rubicon failover` and `rubicon ledger`.
 
 A request belongs to the workflow that the header Rubicon-Workflow names, else to the one whose
 `models` has its model, else to the only one that the caller may use.

@@ -225,7 +225,7 @@ pub(super) const KEYS: &[Key] = &[
     key("tool.result_rules", Tables, Absent("the status decides"), "What an answer means where its status alone would mislead; the first that matches. Each has a `pointer`, a `status`, or both."),
     key("tool.result_rules.pointer", Text, Absent("the body is not looked at"), "JSON Pointer into the answer."),
     key("tool.result_rules.equals", Json, Absent("any value, if only it is there"), "The value that must be there."),
-    int("tool.result_rules.status", 100, 599, "HTTP status", Absent("any"), "The answer's status."),
+    int("tool.result_rules.status", 100, 599, "HTTP status", Absent("any 2xx but 202"), "The answer's status."),
     key("tool.result_rules.outcome", OUTCOME, Required, "What it means then."),
     key("tool.probe", Table, Absent("a person finds out"), "A status query that finds out what became of an unknown outcome."),
     key("tool.probe.url", Text, Required, "Asked with GET, within 10 s; `{key}` in its path or query stands for the execution key that the call carried as `Idempotency-Key`."),

@@ -25,7 +25,7 @@ pub(super) const REPLAYED: HeaderName = HeaderName::from_static("idempotent-repl
 /// `Preference-Applied` (RFC 7240).
 pub(super) const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 
-const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
+pub(super) const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 
 /// Seconds after which a run that goes on, or a full queue, is worth another look.
 pub(super) const SOON_S: u64 = 1;

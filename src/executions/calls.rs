@@ -54,6 +54,7 @@ async fn claimed(app: &App, request: Request<HttpBody>) -> Answered {
     Ok(asked.hold(answer))
 }
 
+/// Nobody reads this.
 fn gone() -> Problem {
     Problem::new(400, "client_gone", "The client left.")
 }

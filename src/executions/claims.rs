@@ -15,6 +15,7 @@ use crate::clock::Instant;
 use crate::config::settings::{Settings, ToolSettings};
 use crate::relay::app::App;
 use crate::relay::auth::Caller;
+use crate::telemetry::executions;
 use crate::tool::arguments;
 
 use super::answer::{Problem, SOON_S, aside, shared};
@@ -141,7 +142,11 @@ pub(super) async fn decide(app: &App, claim: Claim, wait: Option<Duration>) -> R
     let until = wait.map(|wait| Instant::now() + wait);
     let mut waited = false;
     loop {
-        let claimed = app.ledger.claim(claim.clone()).await.map_err(|error| Problem::unavailable(&error))?;
+        let began = Instant::now();
+        let claimed = app.ledger.claim(claim.clone()).await;
+        let word = claimed.as_ref().map_or(executions::UNAVAILABLE, executions::decision);
+        app.telemetry.claimed(&claim.tool.name, word, began.elapsed());
+        let claimed = claimed.map_err(|error| Problem::unavailable(&error))?;
         let (Claimed::InProgress(record), Some(until)) = (&claimed, until) else {
             return Ok(Decided { claimed, waited });
         };

@@ -2,7 +2,7 @@
 //!
 //! In: requests with a client's key. Out: JSON, each decision of the ledger by its own status. `ask.rs` lets a request in and `body.rs`
 //! reads it strictly; `claims.rs` makes a claim of it, `roots.rs` finds its root, `decision.rs` answers; `settle.rs` is the
-//! owner's side of a run. Everything that is decided is decided by the ledger's machine: this room only asks and tells. Tenants never meet: whatever is not a
+//! owner's side of a run; `tools.rs` has the relay run a tool itself. Everything that is decided is decided by the ledger's machine: this room only asks and tells. Tenants never meet: whatever is not a
 //! caller's own is 404, as if it had never been.
 
 mod answer;
@@ -14,6 +14,7 @@ mod decision;
 mod prefer;
 mod roots;
 mod settle;
+mod tools;
 
 use std::sync::Arc;
 
@@ -29,4 +30,5 @@ pub fn routes() -> Router<Arc<App>> {
         .route("/v1/executions/{key}", get(calls::execution))
         .route("/v1/executions/{key}/heartbeat", post(settle::heartbeat))
         .route("/v1/executions/{key}/complete", post(settle::complete))
+        .route("/v1/tools/{tool}", post(tools::run))
 }

@@ -12,7 +12,8 @@ use crate::relay::roots;
 
 use super::answer::{Problem, aside};
 
-/// How long after the start that followed a stop which may have lost plans a claim of an operation that nobody knows may be missing its plan: longer than agent runs last.
+/// How long after a start that followed an unclean stop a claim of an operation that nobody knows may be missing its plan: longer than
+/// agent runs last.
 const PLANS_MISSED_MS: u64 = 24 * 60 * 60 * 1000;
 
 /// The root of an operation, and the flags that its executions carry.

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 use rubicon_ledger::Ledger;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -16,6 +17,8 @@ use crate::gate::{Board, RouteView};
 use crate::ids::RouteId;
 use crate::telemetry::Telemetry;
 use crate::telemetry::metrics::RouteGauges;
+use crate::tool::reconcile::Reconciler;
+use crate::tool::run::{Parts, Runner};
 use crate::upstream::{Upstream, connect};
 
 use super::admission::Admission;
@@ -54,6 +57,10 @@ pub struct App {
     pub ledger: Ledger,
     /// The random name of this life: the relay's own runs are under it.
     pub boot: u64,
+    /// Runs tools.
+    pub runner: Runner,
+    /// To be told when something becomes unknown: the probe loop looks at once.
+    pub unknown: Arc<Notify>,
     /// Times to first output.
     pub observed: Observations,
     /// Operations by id.
@@ -87,8 +94,9 @@ impl App {
         };
         let loaded_at = UnixMillis::now();
         let control = Control::open(store, loaded_at).map_err(|error| error.to_string())?;
-        let Opened { ledger, boot } = ledger::open(&settings.server.store)?;
-        let telemetry = Telemetry::start(&settings, &tls, loaded_at)?;
+        let telemetry = Arc::new(Telemetry::start(&settings, &tls, loaded_at)?);
+        let Opened { ledger, boot } = ledger::open(&settings.server.store, telemetry.observer())?;
+        telemetry.watch(&ledger);
         let admission = Arc::new(Admission::default());
         let watched = Arc::clone(&admission);
         telemetry.metrics().in_flight_from(move || watched.in_flight());
@@ -102,21 +110,32 @@ impl App {
         board.configure(settings.routes.values());
         let seen = Arc::clone(&board);
         telemetry.metrics().routes_from(move || seen.view(Instant::now()).into_iter().map(gauges).collect());
+        let (cut, tasks, unknown) = (CancellationToken::new(), TaskTracker::new(), Arc::new(Notify::new()));
+        let runner = Runner::new(Parts {
+            ledger: ledger.clone(),
+            tls: tls.clone(),
+            boot,
+            tasks: tasks.clone(),
+            cut: cut.clone(),
+            unknown: Arc::clone(&unknown),
+        });
         Ok(Self {
             current: ArcSwap::from_pointee(Current { settings, upstreams, clients, generation: 1, loaded_at }),
             tls,
-            telemetry: Arc::new(telemetry),
+            telemetry,
             control,
             ledger,
             boot,
+            runner,
+            unknown,
             observed: Observations::default(),
             operations: Operations::default(),
             idempotency: Idempotency::default(),
             admission,
             board,
             started_at: loaded_at,
-            cut: CancellationToken::new(),
-            tasks: TaskTracker::new(),
+            cut,
+            tasks,
             draining: AtomicBool::new(false),
             reloads: Mutex::new(ReloadStatus::new(UnixMillis::now())),
         })
@@ -152,6 +171,20 @@ impl App {
             tracing::error!(%error, "event lines go on to where they went");
         }
         self.current.store(Arc::new(Current { settings, upstreams, clients, generation, loaded_at }));
+    }
+
+    /// The probe loop, to be run once beside the relay.
+    pub fn reconciler(self: &Arc<Self>) -> Reconciler {
+        let app = Arc::downgrade(self);
+        Reconciler {
+            ledger: self.ledger.clone(),
+            tls: self.tls.clone(),
+            // While the relay goes away nothing is asked, and nothing is given up.
+            tools: Box::new(move |name| Some(app.upgrade()?.current().settings.tools.get(name).cloned())),
+            random: random_u64,
+            unknown: Arc::clone(&self.unknown),
+            stop: self.cut.clone(),
+        }
     }
 
     /// How the loads of the configuration went.

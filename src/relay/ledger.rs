@@ -1,13 +1,13 @@
 //! The ledger of a relay: its store as the configuration names it, and its journal's head beside it.
 //!
-//! In: `[server] store`. Out: the ledger, and the random name of this life, by which the relay's own runs are told from those of a life
+//! In: `[server] store`, and who sees its transitions. Out: the ledger, and the random name of this life, by which the relay's own runs are told from those of a life
 //! before it. The head is kept in a file of its own ([`keep_head`]), so that a store that lost its tail is found when it is opened.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use rubicon_ledger::store::{MemoryStore, RedbOptions, RedbStore, Store};
-use rubicon_ledger::{Ledger, Options};
+use rubicon_ledger::{Ledger, Observer, Options};
 
 use crate::clock::UnixMillis;
 use crate::config::settings::StoreSettings;
@@ -24,7 +24,7 @@ pub(super) struct Opened {
 ///
 /// # Errors
 /// When there is no randomness, or the store cannot be opened, and what to do about it.
-pub(super) fn open(store: &StoreSettings) -> Result<Opened, String> {
+pub(super) fn open(store: &StoreSettings, observer: Observer) -> Result<Opened, String> {
     let mut fresh = [0; 32];
     getrandom::fill(&mut fresh).map_err(|error| format!("no randomness for the ledger: {error}"))?;
     // A name that another life had would make its runs look like ours.
@@ -36,7 +36,8 @@ pub(super) fn open(store: &StoreSettings) -> Result<Opened, String> {
         }
     };
     let clock = Arc::new(|| rubicon_ledger::UnixMillis(UnixMillis::now().0));
-    let ledger = Ledger::start(store, Options::new(clock, boot)).map_err(|error| error.to_string())?;
+    let options = Options { observer: Some(observer), ..Options::new(clock, boot) };
+    let ledger = Ledger::start(store, options).map_err(|error| error.to_string())?;
     Ok(Opened { ledger, boot })
 }
 

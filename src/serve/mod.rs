@@ -21,11 +21,13 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use crate::admin;
+use crate::clock::UnixMillis;
 use crate::config::settings::Settings;
 use crate::executions;
 use crate::relay::app::App;
 use crate::relay::ledger::keep_head;
 use crate::relay::{endpoints, handler, memory, outcome, passthrough};
+use crate::tool::retention;
 
 use listener::Acceptor;
 
@@ -50,8 +52,12 @@ pub struct Server {
     accept: Vec<JoinHandle<()>>,
     /// Ends with the server.
     memory: AbortOnDropHandle<()>,
+    /// The ledger's alarm, and retention.
+    keeping: [AbortOnDropHandle<()>; 2],
     /// Ends with the server.
     head: AbortOnDropHandle<()>,
+    /// Ends with the server.
+    probes: AbortOnDropHandle<()>,
 }
 
 /// The routes of the data plane.
@@ -68,7 +74,6 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/v1/responses/{*rest}", any(passthrough::or_not_built))
         .route("/v1beta/{*rest}", any(endpoints::not_built))
         .merge(executions::routes())
-        .route("/v1/tools/{tool}", any(endpoints::not_built))
         .route("/v1/jobs", any(endpoints::not_built))
         .route("/v1/jobs/{*rest}", any(endpoints::not_built))
         .route("/healthz", get(endpoints::healthz))
@@ -77,6 +82,15 @@ pub fn router(app: Arc<App>) -> Router {
         .method_not_allowed_fallback(endpoints::method_not_allowed)
         .layer(axum::middleware::from_fn_with_state(Arc::clone(&app), cors::answer))
         .with_state(app)
+}
+
+/// Watches the ledger for its alarm, and erases what is older than its tool's `retention_days`.
+fn keeping(app: &Arc<App>) -> [AbortOnDropHandle<()>; 2] {
+    let watch = Arc::clone(&app.telemetry).keep_watch(app.ledger.clone());
+    let settings = Arc::clone(app);
+    let rules = move || retention::rules(&settings.current().settings);
+    let erase = retention::keep(app.ledger.clone(), rules, || rubicon_ledger::UnixMillis(UnixMillis::now().0));
+    [AbortOnDropHandle::new(tokio::spawn(watch)), AbortOnDropHandle::new(tokio::spawn(erase))]
 }
 
 impl Server {
@@ -106,7 +120,9 @@ impl Server {
         accept.extend(admin_listener.map(|listener| serve(admin::router(Arc::clone(&app)), listener)));
         let memory = AbortOnDropHandle::new(tokio::spawn(memory::watch(Arc::clone(&app))));
         let head = AbortOnDropHandle::new(tokio::spawn(head::keep(Arc::clone(&app))));
-        Ok(Self { address, admin, app, connections, accepting, closing, accept, memory, head })
+        let probes = AbortOnDropHandle::new(tokio::spawn(app.reconciler().run()));
+        let keeping = keeping(&app);
+        Ok(Self { address, admin, app, connections, accepting, closing, accept, memory, keeping, head, probes })
     }
 
     /// Where it listens.
@@ -135,14 +151,17 @@ impl Server {
         self.connections.close();
         tracing::info!(in_flight = self.app.admission.in_flight(), grace_ms = grace.as_millis(), "shutting down");
         // 2
-        if timeout(grace, self.app.admission.idle()).await.is_err() {
+        // A tool runs on after its client has left.
+        let idle = || async { tokio::join!(self.app.admission.idle(), self.app.runner.idle()) };
+        if timeout(grace, idle()).await.is_err() {
             // 3
             tracing::warn!(
                 in_flight = self.app.admission.in_flight(),
+                tools = self.app.runner.running(),
                 "the grace limit is over: what still runs is interrupted"
             );
             self.app.cut.cancel();
-            let _ = timeout(CUT_MAX, self.app.admission.idle()).await;
+            let _ = timeout(CUT_MAX, idle()).await;
         }
         // 4
         self.closing.cancel();
@@ -153,7 +172,9 @@ impl Server {
             let _ = accept.await;
         }
         self.memory.abort();
+        self.keeping.iter().for_each(|task| task.abort());
         self.head.abort();
+        self.probes.abort();
         // 6
         self.app.telemetry.flush().await;
         // 7

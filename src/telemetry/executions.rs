@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use rubicon_ledger::{
-    Claimed, Draft, Effect, ExecutionKey, Failure, Flag, Reconciliation, Record, State, Stats, ToolName,
+    Claimed, Draft, Effect, ExecutionKey, Failure, Flag, Ledger, Reconciliation, Record, State, Stats, ToolName,
 };
 use serde::Serialize;
 
@@ -22,6 +22,9 @@ use crate::ids::OperationId;
 
 /// Bytes of a reason: a person's sentence.
 const REASON_BYTES_MAX: usize = 256;
+
+/// Between two looks at the ledger for the alarm.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// The line of a transition.
 #[derive(Clone, Debug, Serialize)]
@@ -116,32 +119,17 @@ pub fn decision(claimed: &Claimed) -> &'static str {
 /// A claim that nothing could be decided about: 503.
 pub const UNAVAILABLE: &str = "unavailable";
 
-/// What a status query came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProbeResult {
-    /// It ran.
-    Succeeded,
-    /// It did not.
-    NotExecuted,
-    /// It ran and failed.
-    ExecutedError,
-    /// Asked again later: no rule matched, or not often enough yet.
-    Undecided,
-    /// No usable answer.
-    Failed,
-}
+/// Whose words in the journal are a probe's.
+const PROBE: &str = "probe";
 
-impl ProbeResult {
-    /// The word in labels.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Succeeded => "succeeded",
-            Self::NotExecuted => "not_executed",
-            Self::ExecutedError => "executed_error",
-            Self::Undecided => "undecided",
-            Self::Failed => "failed",
-        }
+/// What a probe's line in the journal came to.
+fn probe_result(record: &Record, entry: &Draft) -> &'static str {
+    match (record.state, record.failure) {
+        (State::Succeeded, _) => "succeeded",
+        (State::Failed, Some(Failure::NotExecuted)) => "not_executed",
+        (State::Failed, _) => "executed_error",
+        _ if &*entry.reason == "probe_answer" => "undecided",
+        _ => "gave_up",
     }
 }
 
@@ -159,6 +147,9 @@ impl Telemetry {
     pub fn transition(&self, from: Option<State>, record: &Record, entry: Option<&Draft>) {
         let Some(entry) = entry else { return };
         self.metrics.transition(&record.tool, from, record.state);
+        if &*entry.by == PROBE {
+            self.metrics.probed(&record.tool, probe_result(record, entry));
+        }
         self.line(&ExecutionEvent::of(from, record, entry));
         // The flag stays on the record; what raises it is the word of an owner whose run is over.
         if record.flags.contains(&Flag::DoubleEffectSuspected) && &*entry.action == "evidence" {
@@ -180,11 +171,6 @@ impl Telemetry {
         self.metrics.claimed(tool, decision, took);
     }
 
-    /// A status query was answered, or was not.
-    pub fn probed(&self, tool: &ToolName, result: ProbeResult) {
-        self.metrics.probed(tool, result.name());
-    }
-
     /// Whether the ledger can make changes durable, as often as anybody looks: an alarm when it no longer can.
     pub fn ledger_is(&self, available: bool, now: UnixMillis) {
         let was_down = self.ledger_down.swap(!available, Ordering::AcqRel);
@@ -193,11 +179,31 @@ impl Telemetry {
         }
     }
 
-    /// The observer that a ledger is started with.
+    /// The observer that a ledger is started with. It does not keep this alive: the ledger is kept by it ([`Telemetry::watch`]).
     #[must_use]
     pub fn observer(self: &Arc<Self>) -> rubicon_ledger::Observer {
-        let telemetry = Arc::clone(self);
-        Arc::new(move |transition| telemetry.transition(transition.from, transition.record, transition.entry))
+        let telemetry = Arc::downgrade(self);
+        Arc::new(move |transition| {
+            if let Some(telemetry) = telemetry.upgrade() {
+                telemetry.transition(transition.from, transition.record, transition.entry);
+            }
+        })
+    }
+
+    /// Shows how a ledger stands at each scrape. The first call counts.
+    pub fn watch(&self, ledger: &Ledger) {
+        let ledger = ledger.clone();
+        self.metrics.ledger_from(move || LedgerGauges { available: ledger.is_available(), stats: ledger.stats() });
+    }
+
+    /// Looks every second whether the ledger can make changes durable ([`Telemetry::ledger_is`]), until it is dropped.
+    pub async fn keep_watch(self: Arc<Self>, ledger: Ledger) {
+        let mut every = tokio::time::interval(LOOK_EVERY);
+        every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            every.tick().await;
+            self.ledger_is(ledger.is_available(), UnixMillis::now());
+        }
     }
 }
 

@@ -31,7 +31,7 @@ pub const PROBES: Metric = metric(
     "rubicon_execution_probes_total",
     Kind::Counter,
     &["tool", "result"],
-    "Answers to status queries about unknown outcomes",
+    "What status queries about unknown outcomes came to; those without any answer are not noted",
 );
 /// Open records.
 pub const OPEN: Metric = metric(
@@ -101,7 +101,7 @@ pub(super) const TO: (&str, &str) =
     ("to", "a state, as in `from`; the same one where only something beside it changed");
 pub(super) const RESULT: (&str, &str) = (
     "result",
-    "`succeeded`, `not_executed`, `executed_error` (each settled it), `undecided` (asked again later), `failed` (no usable answer)",
+    "`succeeded`, `not_executed`, `executed_error` (each settled it), `undecided` (it is asked again), `gave_up` (a person must find out)",
 );
 pub(super) const PHASE: (&str, &str) = ("phase", "`planned`, `started`, `unknown`");
 pub(super) const QUEUE: (&str, &str) = ("queue", "`commands`, `behind`");

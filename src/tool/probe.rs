@@ -67,11 +67,12 @@ fn percent_encoded(text: &str) -> String {
 #[must_use]
 pub fn hear(probe: &ProbeSettings, seen: &Seen) -> Heard {
     let Some(whole) = seen.whole() else { return Heard::Nothing };
-    match judge(whole.status, whole.body, &probe.rules) {
+    // A server that failed tells nothing, whatever it says, unless a rule names its status.
+    match judge(whole.status, whole.body, &probe.rules, whole.status < 500) {
         Judged::Rule(Outcome::Unknown) => Heard::NotYet,
         Judged::Rule(outcome) => Heard::Says(outcome),
         Judged::NoRule | Judged::NotJson if whole.status == 404 => Heard::Says(Outcome::NotExecuted),
-        Judged::NoRule if (200..300).contains(&whole.status) => Heard::NotYet,
+        Judged::NoRule | Judged::NotJson if whole.status < 500 => Heard::NotYet,
         Judged::NoRule | Judged::NotJson => Heard::Nothing,
     }
 }

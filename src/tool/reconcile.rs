@@ -47,8 +47,8 @@ pub const WALK_EVERY: Duration = Duration::from_secs(2);
 /// Executions a page of that walk.
 const PAGE: usize = 256;
 
-/// Finds a tool as it is configured now.
-pub type Tools = Box<dyn Fn(&ToolName) -> Option<Arc<ToolSettings>> + Send + Sync>;
+/// Finds a tool as it is configured now (`Some(None)`: it is not registered). None: nobody can tell any more.
+pub type Tools = Box<dyn Fn(&ToolName) -> Option<Option<Arc<ToolSettings>>> + Send + Sync>;
 
 /// What the loop is made of.
 pub struct Reconciler {
@@ -145,7 +145,8 @@ impl Reconciler {
         let mut agreement = Agreement::default();
         let mut turn = 0;
         loop {
-            let Some(tool) = (self.tools)(&record.tool) else {
+            let Some(tool) = (self.tools)(&record.tool) else { return };
+            let Some(tool) = tool else {
                 return self.give_up(&record, "tool_not_registered").await;
             };
             let Some(probe) = &tool.probe else { return self.give_up(&record, "no_probe").await };

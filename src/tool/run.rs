@@ -367,7 +367,8 @@ fn complete(run: &Run, seen: &Seen, verdict: Verdict) -> Complete {
         content_type: seen.content_type.clone(),
         body: Arc::from(&seen.body[..]),
     });
-    let error = (!kept).then(|| {
+    // What is unknown has no error of its own: why is in the journal, what was seen is evidence.
+    let error = (verdict.outcome == Outcome::NotExecuted).then(|| {
         let why = serde_json::Value::from(verdict.why);
         Arc::from(format!("{{\"code\":{why}}}"))
     });

@@ -81,7 +81,9 @@ pub fn of(end: End, bytes_sent: u64, whole: Option<Whole<'_>>, rules: &[ResultRu
 /// The verdict on a whole answer.
 fn of_answer(answer: Whole<'_>, rules: &[ResultRule]) -> Verdict {
     let by_status = of_status(answer.status);
-    match judge(answer.status, answer.body, rules) {
+    // The body of an error or of a receipt (202) proves nothing, unless the rule says which status it means.
+    let finished = (200..300).contains(&answer.status) && answer.status != 202;
+    match judge(answer.status, answer.body, rules, finished) {
         Judged::Rule(outcome) => return is(outcome, "result_rule"),
         Judged::NotJson if by_status.outcome == Outcome::Succeeded => {
             return is(Outcome::Unknown, "answer_not_json");
@@ -122,14 +124,10 @@ pub enum Judged {
     NotJson,
 }
 
-/// Applies rules to a whole answer: the first that matches wins. A rule that names no status looks at finished 2xx answers only (not at
-/// 202): the body of an error or of a receipt proves nothing unless the rule says which status it means.
+/// Applies rules to a whole answer: the first that matches wins. `any`: rules that name no status look at it, too.
 #[must_use]
-pub fn judge(status: u16, body: &[u8], rules: &[ResultRule]) -> Judged {
-    let applies = |rule: &&ResultRule| match rule.status {
-        Some(wanted) => wanted == status,
-        None => (200..300).contains(&status) && status != 202,
-    };
+pub fn judge(status: u16, body: &[u8], rules: &[ResultRule], any: bool) -> Judged {
+    let applies = |rule: &&ResultRule| rule.status.map_or(any, |wanted| wanted == status);
     let mut json: Option<Option<Value>> = None;
     for rule in rules.iter().filter(applies) {
         let Some(pointer) = &rule.pointer else { return Judged::Rule(rule.outcome) };

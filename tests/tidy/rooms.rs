@@ -36,7 +36,8 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("upstream", &["classify", "clock", "config", "contract", "protocol"]),
     ("attempt", &["classify", "clock", "config", "ids", "plan", "protocol"]),
     ("telemetry", &["boundary", "class", "classify", "clock", "config", "ids", "protocol", "reply"]),
-    ("tool", &["accept", "config"]),
+    // One request on a connection of its own, with the connector and the TLS of `upstream`; the waits of `attempt`.
+    ("tool", &["accept", "attempt", "clock", "config", "upstream"]),
     (
         "relay",
         &[
@@ -59,9 +60,9 @@ const ROOMS: &[(&str, &[&str])] = &[
             "wire",
         ],
     ),
-    ("executions", &["clock", "config", "ids", "protocol", "relay", "tool"]),
-    ("admin", &["clock", "config", "control", "gate", "ids", "plan", "relay", "telemetry"]),
-    ("serve", &["admin", "check", "clock", "config", "executions", "relay", "telemetry"]),
+    ("executions", &["clock", "config", "ids", "protocol", "relay", "telemetry", "tool"]),
+    ("admin", &["clock", "config", "control", "gate", "ids", "plan", "relay", "telemetry", "tool"]),
+    ("serve", &["admin", "check", "clock", "config", "executions", "relay", "telemetry", "tool"]),
     ("mock", &["clock"]),
     ("demo", &["clock", "config", "control", "ids", "mock", "serve", "wire"]),
     (
@@ -79,6 +80,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "relay",
             "serve",
             "telemetry",
+            "tool",
             "upstream",
         ],
     ),

@@ -89,7 +89,7 @@ pub(super) fn note(remark: &Remark, env: &Env) -> Decision {
         subject: Arc::clone(&remark.subject),
         from: Arc::clone(&remark.from),
         to: Arc::clone(&remark.to),
-        version: 0,
+        version: remark.version,
         epoch: 0,
         reason: Arc::clone(&remark.reason),
     };

@@ -270,6 +270,16 @@ pub trait Reader: Send + Sync {
     /// # Errors
     /// When the store cannot be read at all.
     fn verify(&self, wanted: Option<&str>) -> Result<Verdict, StoreError>;
+
+    /// Copies all of it, as of one moment, to a new file, while it is written to; the journal's end in the copy. Blocks as long as that
+    /// takes.
+    ///
+    /// # Errors
+    /// When it cannot be read, the file is there already or cannot be written; and always for a store that has no form on a disk.
+    fn backup(&self, to: &std::path::Path) -> Result<Head, StoreError> {
+        let _ = to;
+        Err(StoreError::Io("this store is not kept on a disk; there is nothing to copy".to_owned()))
+    }
 }
 
 /// The writing side: one thread's.

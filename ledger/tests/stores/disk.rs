@@ -60,6 +60,11 @@ impl Disk {
         self.lock().seen.clone()
     }
 
+    /// What is there for sure.
+    pub(crate) fn synced(&self) -> Vec<u8> {
+        self.lock().synced.clone()
+    }
+
     pub(crate) fn syncs(&self) -> u64 {
         self.lock().syncs
     }

@@ -15,7 +15,7 @@ pub(in super::super) const ADMIN_LISTEN: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8081);
 
 /// Where the store is when the file does not say and there are operators or tools.
-const STORE: &str = "data/rubicon.redb";
+pub(in super::super) const STORE_FILE: &str = "data/rubicon.redb";
 
 /// Characters of an operator's token: 16 random letters and digits are beyond guessing.
 const TOKEN_LEAST: usize = 16;
@@ -85,7 +85,7 @@ pub(super) fn store(root: &Node, server: &Node, problems: &mut Problems<'_>, sou
     let redb = |path: &str| StoreSettings::Redb(sources.folder.join(path));
     match server.text("store") {
         None if root.tables("operator").is_empty() && root.named("tool").next().is_none() => StoreSettings::Memory,
-        None => redb(STORE),
+        None => redb(STORE_FILE),
         Some("memory") => StoreSettings::Memory,
         Some(text) => match text.strip_prefix("redb:").filter(|path| !path.is_empty()) {
             Some(path) => redb(path),

@@ -20,7 +20,7 @@ mod workflow;
 
 use std::collections::BTreeSet;
 
-pub(super) use admin::ADMIN_LISTEN;
+pub(super) use admin::{ADMIN_LISTEN, STORE_FILE};
 
 use super::Sources;
 use super::nearest;

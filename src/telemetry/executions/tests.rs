@@ -87,6 +87,11 @@ async fn transitions_are_told_once_and_raise_their_alarms() {
     record.flags.insert(Flag::DoubleEffectSuspected);
     telemetry.transition(Some(State::Unknown), &record, Some(&entry("evidence")));
     telemetry.transition(Some(State::Unknown), &record, Some(&entry("note")));
+    let probed = |reason: &str| Draft { by: "probe".into(), reason: reason.into(), ..entry("observe") };
+    telemetry.transition(Some(State::Unknown), &record, Some(&probed("probe_answer")));
+    telemetry.transition(Some(State::Unknown), &record, Some(&probed("probe_gave_up")));
+    record.state = State::Succeeded;
+    telemetry.transition(Some(State::Unknown), &record, Some(&probed("probe_verdict")));
     for available in [true, false, false, true, false] {
         telemetry.ledger_is(available, TODAY);
     }
@@ -101,15 +106,47 @@ async fn transitions_are_told_once_and_raise_their_alarms() {
         .collect();
     assert_eq!(
         told,
-        ["claim", "evidence", "double_effect_suspected", "note", "ledger_unavailable", "ledger_unavailable"]
+        [
+            "claim",
+            "evidence",
+            "double_effect_suspected",
+            "note",
+            "observe",
+            "observe",
+            "observe",
+            "ledger_unavailable",
+            "ledger_unavailable"
+        ]
     );
     let metrics = telemetry.render_metrics();
     for line in [
         "rubicon_alarms_total{kind=\"double_effect_suspected\"} 1",
         "rubicon_alarms_total{kind=\"ledger_unavailable\"} 2",
         "rubicon_execution_transitions_total{tool=\"refund\",from=\"none\",to=\"unknown\"} 1",
-        "rubicon_execution_transitions_total{tool=\"refund\",from=\"unknown\",to=\"unknown\"} 2",
+        "rubicon_execution_transitions_total{tool=\"refund\",from=\"unknown\",to=\"unknown\"} 4",
+        "rubicon_execution_probes_total{tool=\"refund\",result=\"undecided\"} 1",
+        "rubicon_execution_probes_total{tool=\"refund\",result=\"gave_up\"} 1",
+        "rubicon_execution_probes_total{tool=\"refund\",result=\"succeeded\"} 1",
     ] {
         assert!(metrics.lines().any(|found| found == line), "{line}\n{metrics}");
     }
+}
+
+#[tokio::test]
+async fn a_ledger_that_is_watched_shows_and_neither_keeps_the_other_alive_for_ever() {
+    use rubicon_ledger::store::MemoryStore;
+    let folder = tempfile::tempdir().unwrap();
+    let telemetry = Arc::new(telemetry(folder.path()));
+    let clock = Arc::new(|| At(1_781_524_800_000));
+    let options =
+        rubicon_ledger::Options { observer: Some(telemetry.observer()), ..rubicon_ledger::Options::new(clock, 1) };
+    let ledger = Ledger::start(Box::new(MemoryStore::new([7; 32])), options).unwrap();
+    telemetry.watch(&ledger);
+    let metrics = telemetry.render_metrics();
+    assert!(metrics.lines().any(|line| line == "rubicon_ledger_available 1"), "{metrics}");
+    assert!(metrics.lines().any(|line| line == "rubicon_executions_open{phase=\"unknown\"} 0"), "{metrics}");
+    ledger.close();
+    let gone = Arc::downgrade(&telemetry);
+    drop((telemetry, ledger));
+    assert!(gone.upgrade().is_none());
 }

@@ -9,11 +9,13 @@
 //! | `write` | one batch, one transaction |
 //! | `read` | lookups, lists |
 //! | `verify` | the walk along everything |
+//! | `backup` | a copy while it is written to |
 //! | `head` | the last known end of the journal, in a file beside it |
 //!
 //! What an index or a rule looks at is small and in the order of creation; hashes go into one sorted table (LEDGER.md 5.4). Blocking:
 //! called from the writer's thread, and for reading from threads that may block.
 
+mod backup;
 mod head;
 mod held;
 mod index;

@@ -1,6 +1,7 @@
 //! Reading: every call a transaction of its own, or several short ones, so that no reader keeps old pages from being used again.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 
 use redb::{Database, ReadOnlyTable, ReadableDatabase as _, ReadableTable};
@@ -191,6 +192,10 @@ impl RedbReader {
 }
 
 impl Reader for RedbReader {
+    fn backup(&self, to: &Path) -> Result<Head, StoreError> {
+        super::backup::backup(&*self.0.database()?, to)
+    }
+
     fn record(&self, key: &ExecutionKey) -> Result<Option<Record>, StoreError> {
         self.read(|tables| tables.record(key))
     }

@@ -70,8 +70,9 @@ pub(super) fn persist(
         match batch.into_iter().try_for_each(|write| open.take(write)).and_then(|()| open.finish()) {
             Ok(known) => known,
             Err(error) => {
-                transaction.abort().map_err(failed)?;
-                return if matches!(error, StoreError::Io(_)) { Err(error) } else { Ok(Err(error)) };
+                let aborted = transaction.abort().map_err(failed);
+                // Of two errors the first one says why.
+                return if matches!(error, StoreError::Io(_)) { Err(error) } else { aborted.map(|()| Err(error)) };
             }
         }
     };
