@@ -13,7 +13,7 @@ use std::time::Duration;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
-use http::header::{ACCESS_CONTROL_REQUEST_METHOD, ORIGIN, RETRY_AFTER};
+use http::header::{ACCESS_CONTROL_REQUEST_METHOD, ETAG, LOCATION, ORIGIN, RETRY_AFTER};
 use http::{HeaderName, Method};
 use tower_http::cors::{AllowHeaders, AllowOrigin, Cors};
 use tower_service::Service as _;
@@ -24,8 +24,8 @@ use crate::relay::app::App;
 /// than an operator who takes an origin out expects.
 const MAX_AGE: Duration = Duration::from_secs(600);
 
-/// Response headers that a page may read besides the few that it always may: all of the relay's own.
-const EXPOSED: [HeaderName; 11] = [
+/// Response headers that a page may read besides the few that it always may: all of the relay's own, and those of its answers about executions.
+const EXPOSED: [HeaderName; 14] = [
     HeaderName::from_static("rubicon-operation-id"),
     HeaderName::from_static("rubicon-attempts"),
     HeaderName::from_static("rubicon-recovery"),
@@ -36,7 +36,11 @@ const EXPOSED: [HeaderName; 11] = [
     HeaderName::from_static("idempotent-replayed"),
     HeaderName::from_static("x-should-retry"),
     HeaderName::from_static("retry-after-ms"),
+    HeaderName::from_static("preference-applied"),
     RETRY_AFTER,
+    // The version of an execution, and where it is.
+    ETAG,
+    LOCATION,
 ];
 
 /// The middleware. Origins are those of the configuration in force.

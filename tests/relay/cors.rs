@@ -72,7 +72,7 @@ async fn a_named_origins_page_may_ask_and_read() {
     for name in answered.headers.keys().map(|name| name.as_str()).filter(|name| name.starts_with("rubicon-")) {
         assert!(exposed.split(',').any(|shown| shown.trim() == name), "{name} is not in {exposed}");
     }
-    for name in ["x-should-retry", "retry-after", "idempotent-replayed", "rubicon-resume"] {
+    for name in ["x-should-retry", "retry-after", "idempotent-replayed", "rubicon-resume", "etag", "location"] {
         assert!(exposed.contains(name), "{name} is not in {exposed}");
     }
     // A refusal can be read, too.
