@@ -74,12 +74,16 @@ pub async fn operation(
     // An id that is not UTF-8 was never given out.
     let id = OperationId::new(&id.map_or_else(|_| String::new(), |Path(id)| id));
     let shown = match app.operations.get(&caller.tenant, &id) {
-        Some(operation) => Some(executions::known(&app, &operation, caller.show_routes).await),
+        Some(operation) => Ok(Some(executions::known(&app, &operation, caller.show_routes).await)),
         None => executions::remembered(&app, &caller.tenant, &id).await,
     };
     match shown {
-        Some(shown) => json(StatusCode::OK, &shown),
-        None => no_operation().into_response(Dialect::ChatCompletions),
+        Ok(Some(shown)) => json(StatusCode::OK, &shown),
+        Ok(None) => no_operation().into_response(Dialect::ChatCompletions),
+        Err(executions::Unreadable) => {
+            let message = "The ledger cannot be read now: whether there is such an operation is not known.";
+            Refusal::new(503, "ledger_unavailable", message).into_response(Dialect::ChatCompletions)
+        }
     }
 }
 

@@ -80,17 +80,28 @@ pub async fn known(app: &App, operation: &Operation, show_routes: bool) -> Shown
     Shown::Known(Box::new(Known { view, ledger }))
 }
 
-/// An operation that only the ledger may know. `None`: it does not, or cannot be read.
-pub async fn remembered(app: &App, tenant: &TenantId, id: &OperationId) -> Option<Shown> {
-    let records = of(app, tenant, id).await.filter(|records| !records.is_empty())?;
+/// The ledger cannot be read: whether it knows an operation is not known.
+#[derive(Debug)]
+pub struct Unreadable;
+
+/// An operation that only the ledger may know. `None`: it does not.
+///
+/// # Errors
+///
+/// Where it cannot be read: an operation that has executions must not look as if it had never been.
+pub async fn remembered(app: &App, tenant: &TenantId, id: &OperationId) -> Result<Option<Shown>, Unreadable> {
+    let records = of(app, tenant, id).await.ok_or(Unreadable)?;
+    if records.is_empty() {
+        return Ok(None);
+    }
     let action = if records.iter().any(is_unknown) { "reconcile" } else { "none" };
-    Some(Shown::Remembered(Remembered {
+    Ok(Some(Shown::Remembered(Remembered {
         operation_id: id.clone(),
         state: "none",
         actions: vec![action],
         executions: records.iter().map(Short::new).collect(),
         unresolved_executions: uncertain(&records),
-    }))
+    })))
 }
 
 /// Puts executions, and what follows from them, into a view.
