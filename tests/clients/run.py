@@ -28,6 +28,7 @@ from pathlib import Path
 import ledger
 import ledger_scenes
 import scenarios
+import twin
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -425,13 +426,30 @@ def run_ledger(args, folder, workers, report):
         tool.stop()
 
 
+def run_twin(args, folder, report):
+    for at, name in enumerate(twins(args)):
+        place = folder / f"twin-{at}"
+        bench = Bench(name, place, None, twin.Table)
+        try:
+            report.add(name, twin.play(name, bench, args.python, place))
+        finally:
+            bench.stop()
+
+
+def twins(args):
+    """The example's scenes; never with a fake relay, which has none of the ledger's refusals."""
+    words = [word for word in args.only.split(",") if word]
+    return [name for name in twin.NAMES if args.fake is None and (not words or any(word in name for word in words))]
+
+
 def run(args, folder):
-    if not scenarios.cases(args.only) and not ledger_scenes.scenes(args.only):
+    if not scenarios.cases(args.only) and not ledger_scenes.scenes(args.only) and not twins(args):
         raise CannotRun(f"no case has {args.only!r} in its name")
     workers, report = make_workers(args.python, args.node, folder / "workers"), Report()
     try:
         run_cases(args, folder, workers, report)
         run_ledger(args, folder, workers, report)
+        run_twin(args, folder, report)
     finally:
         for worker in workers.values():
             worker.stop()
