@@ -1,9 +1,10 @@
 """Drives the real Python SDKs: one JSON command a line in, one JSON line of facts out.
 
-In (stdin): `{"client", "mode", "base", "model", "tools"}`, or `{"turn": …}` (turns_python.py). Out (stdout): what the application saw: `text` (collected as
-it was yielded), `pieces`, `spread_ms` (from the first piece to the last), `tools` (whole calls only), `finish`, `usage`, `error`. Nothing is judged here: run.py does
-that with one table for all languages. Every client is made as an application would make it: no retry setting, no
-transport of our own, so that the defaults are what is tested.
+In (stdin): `{"client", "mode", "base", "model", "tools"}`, or `{"turn": …}` (turns_python.py). Out (stdout): what the
+application saw: `text` (collected as it was yielded), `pieces`, `spread_ms` (from the first piece to the last), `tools`
+(whole calls only), `finish`, `usage`, `error`. Nothing is judged here: run.py does that with one table for all languages.
+Every client is made as an application would make it: no retry setting, no transport of our own, so that the defaults are
+what is tested.
 """
 
 import asyncio

@@ -99,7 +99,7 @@ class Play:
         """One request through the SDK; what the application saw."""
         headers = {"Rubicon-Restart-Of": restart_of} if restart_of else {}
         told = self.worker.play({"turn": {
-            "client": self.scene.client.name, "session": self.scene.id, "base": self.bench.base, "model": self.scene.model,
+            "client": self.scene.client.name, "session": f"{self.scene.id}:{self.bench.port}", "base": self.bench.base, "model": self.scene.model,
             "say": say, "results": list(results), "headers": headers}})
         if "broken" in told:
             raise Wrong(f"the client hung or died: {told['broken']}")

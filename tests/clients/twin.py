@@ -45,9 +45,9 @@ class Table:
     @staticmethod
     def config(_, provider_url, listen, *__):
         text = (AGENT / "rubicon.toml").read_text()
-        for old, new in [('store = "redb:data/agent.redb"', f'listen = "{listen}"\nstore = "redb:agent.redb"'),
+        for old, new in [('store = "redb:data/agent.redb"', f'listen = "{listen}"\nadmin_listen = "127.0.0.1:0"\nstore = "redb:agent.redb"'),
                          ('kind = "openai"', f'kind = "openai"\nbase_url = "{provider_url}/v1"'),
-                         ("env:OPENAI_API_KEY", "env:SUITE_KEY_A")]:
+                         ("env:OPENAI_API_KEY", "env:SUITE_KEY_A"), ("env:RUBICON_TOKEN", "env:SUITE_KEY_B")]:
             if old not in text:
                 raise ValueError(f"the example's config has no {old}")
             text = text.replace(old, new)

@@ -12,6 +12,8 @@ use tokio::time::timeout;
 
 use crate::harness::{PATIENCE, provider, relay_with};
 
+/// What stands in the place of the example's store.
+const MEMORY: &str = "listen = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\nstore = \"memory\"";
 const LOOKUP: &str = r#"{"order":"1001"}"#;
 const REFUND: &str = r#"{"order":"1001","cents":4200,"reason":"arrived broken"}"#;
 
@@ -44,14 +46,18 @@ impl Shop {
         let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/agent/rubicon.toml");
         let text = std::fs::read_to_string(config).expect("the example's config");
         let changes = [
-            ("store = \"redb:data/agent.redb\"", "listen = \"127.0.0.1:0\"\nstore = \"memory\"".to_owned()),
+            ("store = \"redb:data/agent.redb\"", MEMORY.to_owned()),
             ("kind = \"openai\"", format!("kind = \"openai\"\nbase_url = \"{}/v1\"", model.base_url())),
         ];
         let text = changes.into_iter().fold(text, |text, (old, new)| {
             assert!(text.contains(old), "the config has no {old}");
             text.replace(old, &new)
         });
-        let relay = relay_with(&text, &BTreeMap::from([("OPENAI_API_KEY", "suite")])).await;
+        let relay = relay_with(
+            &text,
+            &BTreeMap::from([("OPENAI_API_KEY", "suite"), ("RUBICON_TOKEN", "suite-operator-token")]),
+        )
+        .await;
         Self { relay, model, folder: tempfile::tempdir().expect("a folder") }
     }
 
