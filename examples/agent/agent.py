@@ -47,7 +47,7 @@ def execute(operation, call):
     if told.get("decision") == "use_result":  # it ran before, in this run
         return json.dumps(told["execution"]["result"])
     if told.get("decision") != "execute":  # not known, not meant, not allowed: in words that a model may read
-        return told.get("model_text") or told["error"]["message"]
+        return told.get("model_text") or told.get("error", {}).get("message", "The tool was not run.")
     try:
         result = {"lookup_order": lookup_order, "refund_order": refund_order}[name](told["execution"]["key"], **arguments)
         done = {"outcome": "succeeded", "result": result}

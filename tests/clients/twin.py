@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 AGENT = ROOT / "examples" / "agent"
 SECONDS = 60            # for one run of the agent, its imports on a busy machine included
 MODEL = "gpt-5.2"       # the example's upstream model
-NAMES = ["agent::agent-py::refunds-once", "agent::agent-py::cut-stream"]
+NAMES = ["agent::agent-py::refunds-once", "agent::agent-py::cut-stream", "agent::agent-py::unknown"]
 REFUND = '{"order":"1001","cents":4200,"reason":"arrived broken"}'
 
 
@@ -60,8 +60,8 @@ class Shop:
     def __init__(self, bench, python, folder):
         self.bench, self.python, self.path = bench, python, folder / "refunds.txt"
 
-    def run(self, run):
-        env = {"RUBICON_URL": self.bench.base, "AGENT_RUN": run, "AGENT_BOOK": str(self.path), "PATH": os.environ["PATH"],
+    def run(self, run, book=None):
+        env = {"RUBICON_URL": self.bench.base, "AGENT_RUN": run, "AGENT_BOOK": str(book or self.path), "PATH": os.environ["PATH"],
                "NO_PROXY": "127.0.0.1", "PYTHONDONTWRITEBYTECODE": "1"}
         done = subprocess.run([self.python, AGENT / "agent.py", "Please refund order 1001"], env=env, capture_output=True,
                               text=True, timeout=SECONDS, stdin=subprocess.DEVNULL, check=False)
@@ -100,9 +100,20 @@ def cut_stream(shop):
         yield f"a cut stream was acted on: {shop.book()}"
 
 
+def unknown(shop):
+    # The folder itself is no file that can be written to.
+    for book, said in [(shop.path.parent, "It is not known whether this took effect."),
+                       (shop.path, "Do not call it again, neither with the same nor")]:
+        code, printed = shop.run("run-1", book)
+        if code != 0 or said not in printed:
+            yield f"a run ended with {code}, and no {said!r}: {printed}"
+    if shop.book():
+        yield f"what may have taken effect was done again: {shop.book()}"
+
+
 def play(name, bench, python, folder):
     """All reasons why this scene failed; none: it passed."""
     try:
-        return list({NAMES[0]: refunds_once, NAMES[1]: cut_stream}[name](Shop(bench, python, folder)))
+        return list(dict(zip(NAMES, (refunds_once, cut_stream, unknown)))[name](Shop(bench, python, folder)))
     except subprocess.TimeoutExpired as error:
         return [f"the agent did not end: {error}"]

@@ -63,10 +63,15 @@ impl Shop {
 
     /// Starts the agent as this run.
     async fn run(&self, run: &str) -> Ran {
+        self.run_on(run, "refunds.txt").await
+    }
+
+    /// The same with another book.
+    async fn run_on(&self, run: &str, book: &str) -> Ran {
         let mut command = Command::new(binary());
         command.env_clear().stdin(Stdio::null()).kill_on_drop(true).arg("Please refund order 1001");
         command.env("RUBICON_URL", format!("http://{}", self.relay.address())).env("AGENT_RUN", run);
-        command.env("AGENT_BOOK", self.folder.path().join("refunds.txt"));
+        command.env("AGENT_BOOK", self.folder.path().join(book));
         let output = timeout(PATIENCE, command.output()).await.expect("an end in time").expect("the example runs");
         let printed = [output.stdout, output.stderr].concat();
         Ran { code: output.status.code(), printed: String::from_utf8(printed).expect("UTF-8") }
@@ -115,6 +120,19 @@ async fn a_run_that_is_started_again_refunds_once() {
     assert_eq!((both.len(), &both[0]), (2, &book[0]), "another run is another wish");
     assert_ne!(both[1].split(' ').next(), book[0].split(' ').next(), "under a key of its own");
     assert_eq!(shop.model.calls(), 12, "three turns each time");
+}
+
+#[tokio::test]
+async fn what_may_have_taken_effect_is_not_done_again() {
+    let shop = Shop::new([wish(REFUND), wish(REFUND)].concat()).await;
+    // The folder itself is no file that can be written to.
+    let failed = shop.run_on("run-1", "").await;
+    assert_eq!(failed.code, Some(0), "{}", failed.printed);
+    assert!(failed.printed.contains("It is not known whether this took effect."), "{}", failed.printed);
+    let again = shop.run("run-1").await;
+    assert_eq!(again.code, Some(0), "{}", again.printed);
+    assert!(again.printed.contains("Do not call it again, neither with the same nor"), "{}", again.printed);
+    assert!(shop.book().is_empty(), "{:?}", shop.book());
 }
 
 #[tokio::test]
