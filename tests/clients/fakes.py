@@ -358,6 +358,7 @@ class Relay:
             answer = await read_body(reader, headers)
             if state["reply"] is None:
                 return True
+            self.ledger.saw(state["reply"].always["rubicon-operation-id"], answer)
             if status in (200, 400):
                 if state["beat"]:
                     state["beat"].cancel()

@@ -11,7 +11,7 @@ import json
 from dataclasses import dataclass
 
 import scenarios
-from scenarios import ABORT_RST, Anthropic, Chat, Responses, full_stream, head
+from scenarios import ABORT_RST, JSON, Anthropic, Chat, Responses, full_answer, full_stream, head
 
 TEXT = ["The money ", "is on its way."]
 
@@ -23,15 +23,20 @@ class Client:
     name: str
     worker: str            # "python" or "node"
     fmt: type
+    streams: bool = True
     restarts: bool = True  # raises what the relay refuses as it is, and shows the application its status
 
 
-# The AI SDK hands failures on as parts of its stream and tries a 409 again by itself: it plays what goes well.
+# The AI SDK hands failures on as parts of its stream and tries a 409 again by itself: it plays what goes well. An answer that is not
+# streamed cannot be cut after a call.
 CLIENTS = [
     Client("openai-python", "python", Chat),
     Client("openai-python.responses", "python", Responses),
     Client("openai-python.previous", "python", Responses),
     Client("anthropic-python", "python", Anthropic),
+    Client("openai-python.whole", "python", Chat, streams=False, restarts=False),
+    Client("openai-python.responses.whole", "python", Responses, streams=False, restarts=False),
+    Client("anthropic-python.whole", "python", Anthropic, streams=False, restarts=False),
     Client("openai-node", "node", Chat),
     Client("openai-node.responses", "node", Responses),
     Client("anthropic-node", "node", Anthropic),
@@ -139,14 +144,35 @@ def responses_calls(scene, turn, ids):
 CALLS = {Chat: chat_calls, Anthropic: anthropic_calls, Responses: responses_calls}
 
 
+def whole_calls(scene, turn, ids):
+    """The same calls in an answer that is not streamed."""
+    fmt, answer = scene.client.fmt, scene.client.fmt.whole(scene.upstream)
+    if fmt is Chat:
+        answer["choices"][0] |= {"finish_reason": "tool_calls"}
+        answer["choices"][0]["message"]["tool_calls"] = [
+            {"id": ident, "type": "function", "function": {"name": "refund_order", "arguments": scene.arguments}} for ident in ids]
+    elif fmt is Anthropic:
+        answer |= {"stop_reason": "tool_use", "content": [
+            {"type": "tool_use", "id": ident, "name": "refund_order", "input": json.loads(scene.arguments)} for ident in ids]}
+    else:
+        answer |= {"id": f"resp_{scene.id}_{turn}", "output": [
+            {"id": f"fc_{ident}", "type": "function_call", "status": "completed", "call_id": ident, "name": "refund_order",
+             "arguments": scene.arguments} for ident in ids]}
+    return [head(200, JSON), {"json": answer}]
+
+
 def answers(scene):
     """The model's answers, one after another."""
     fmt, made = scene.client.fmt, []
     for turn, act in enumerate(KINDS[scene.kind]):
         if act == "text":
-            made.append(fmt.numbered(full_stream(fmt, scene.upstream, TEXT)))
+            made.append(fmt.numbered(full_stream(fmt, scene.upstream, TEXT)) if scene.client.streams
+                        else full_answer(fmt, scene.upstream, TEXT))
             continue
         ids = [f"call_{scene.id}_{turn}_{at}" for at in range(1 if act == "cut" else act)]
+        if not scene.client.streams:
+            made.append(whole_calls(scene, turn, ids))
+            continue
         steps, end = CALLS[fmt](scene, turn, ids)
         # Time for what came before to be read, so that the reset cannot overtake it in the kernel's buffers.
         tail = [{"delay_ms": 100}, ABORT_RST] if act == "cut" else end

@@ -109,11 +109,60 @@ def messages(turn, told, history):
     history.append({"role": "assistant", "content": said})
 
 
+def chat_whole(turn, told, history):
+    history += [{"role": "tool", "tool_call_id": ident, "content": text} for ident, text in turn["results"]]
+    if turn["say"]:
+        history.append({"role": "user", "content": turn["say"]})
+    with openai_client(turn) as client:
+        raw = client.chat.completions.with_raw_response.create(
+            model=turn["model"], messages=history, tools=[{"type": "function", "function": TOOL}], extra_headers=turn["headers"])
+    told["operation"], message = raw.headers["rubicon-operation-id"], raw.parse().choices[0].message
+    told["text"] = message.content or ""
+    told["calls"] = [{"id": call.id, "name": call.function.name, "arguments": call.function.arguments}
+                     for call in message.tool_calls or []]
+    history.append(message.model_dump(exclude_none=True))
+
+
+def responses_whole(turn, told, history):
+    history += [{"type": "function_call_output", "call_id": ident, "output": text} for ident, text in turn["results"]]
+    if turn["say"]:
+        history.append({"role": "user", "content": turn["say"]})
+    with openai_client(turn) as client:
+        raw = client.responses.with_raw_response.create(
+            model=turn["model"], input=history, tools=[{"type": "function", **TOOL}], extra_headers=turn["headers"])
+    told["operation"], answer = raw.headers["rubicon-operation-id"], raw.parse()
+    told["text"] = answer.output_text
+    told["calls"] = [{"id": item.call_id, "name": item.name, "arguments": item.arguments}
+                     for item in answer.output if item.type == "function_call"]
+    history += [item.model_dump(exclude_none=True) for item in answer.output]
+
+
+def messages_whole(turn, told, history):
+    content = [{"type": "tool_result", "tool_use_id": ident, "content": text} for ident, text in turn["results"]]
+    if turn["say"]:
+        content.append({"type": "text", "text": turn["say"]})
+    history.append({"role": "user", "content": content})
+    tool = {"name": TOOL["name"], "description": TOOL["description"], "input_schema": PARAMETERS}
+    with anthropic.Anthropic(api_key=KEY, base_url=turn["base"]) as client:
+        raw = client.messages.with_raw_response.create(model=turn["model"], max_tokens=256, messages=history, tools=[tool],
+                                                       extra_headers=turn["headers"])
+    told["operation"], answer = raw.headers["rubicon-operation-id"], raw.parse()
+    for block in answer.content:
+        if block.type == "text":
+            told["text"] += block.text
+        elif block.type == "tool_use":
+            told["calls"].append({"id": block.id, "name": block.name, "arguments": json.dumps(block.input)})
+    history.append({"role": "assistant", "content": [block.model_dump(exclude_none=True) for block in answer.content]})
+
+
 TURNS = {
     "openai-python": chat,
     "openai-python.responses": responses,
     "openai-python.previous": responses_previous,
     "anthropic-python": messages,
+    "openai-python.whole": chat_whole,
+    "openai-python.responses.whole": responses_whole,
+    "anthropic-python.whole": messages_whole,
 }
 
 
