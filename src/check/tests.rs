@@ -424,6 +424,8 @@ fn tools() {
     let none: &[&str] = &[];
     for (tool, more, expected) in [
         (careful, people, none),
+        (&careful.replace("not_executed", "succeeded"), people, &["info tool_probe_without_absence"]),
+        (&careful.replace("not_executed\" }]", "succeeded\" }], absent_after_ms = 9"), people, none),
         ("", people, &without),
         (
             "similar = \"off\"\n",

@@ -2,7 +2,7 @@
 //!
 //! A note a thing and no more than one about each of a tool's keys: a config with thirty tools must stay readable.
 
-use rubicon_ledger::{Effect, Impact};
+use rubicon_ledger::{Effect, Impact, Outcome};
 
 use crate::config::settings::{OperatorRole, Settings, StoreSettings, ToolSettings};
 use crate::config::{Code, Severity};
@@ -51,9 +51,14 @@ fn identity(tool: &ToolSettings, key: &str, finder: &mut Finder<'_>) {
 
 /// Who finds out about an unknown.
 fn outcome(tool: &ToolSettings, key: &str, finder: &mut Finder<'_>) {
-    if tool.probe.is_none() {
+    let Some(probe) = &tool.probe else {
         let message = "no `probe`: every unknown outcome waits for a person";
         finder.push(Severity::Info, Code::ToolWithoutProbe, key.to_owned(), message);
+        return;
+    };
+    if probe.absent_after.is_none() && !probe.rules.iter().any(|rule| rule.outcome == Outcome::NotExecuted) {
+        let message = "no `absent_after_ms`, and no rule says `not_executed`: a 404 is no word, so what never ran waits for a person";
+        finder.push(Severity::Info, Code::ToolProbeWithoutAbsence, key.to_owned(), message);
     }
 }
 

@@ -150,6 +150,7 @@ codes! {
     ToolWithoutKeyFields "tool_without_key_fields" "A write tool without `key_fields`: the same intent in other words is another one."
     ToolWithoutSchema "tool_without_schema" "A write tool without `schema`: arguments are not checked."
     ToolWithoutProbe "tool_without_probe" "A write tool without `probe`: what is unknown goes to a person."
+    ToolProbeWithoutAbsence "tool_probe_without_absence" "A write tool's probe that never finds *absent*: no `absent_after_ms`, no rule that says `not_executed`."
     LedgerInMemory "ledger_in_memory" "A write tool, and `server.store` is `memory`: a restart forgets what ran."
     CredentialsNotTried "credentials_not_tried" "Outstanding live check: nobody asked the provider whether key and model are good."
     DigestNotCompared "digest_not_compared" "An approval or verification carries no `route_digest`: whether the route is still the one that was looked at is not compared."

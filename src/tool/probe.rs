@@ -1,8 +1,9 @@
 //! Asking whether a run had its effect: what is sent, and when enough answers say the same.
 //!
 //! In: the tool's `probe`, an execution's key, answers. Out: the request, and from [`Agreement`] a verdict or none. A verdict needs a
-//! rule that matches (LEDGER.md 12.8), or a 404, which means absent; "absent" and every other *not executed* counts only once
-//! `absent_after_ms` are over, since a system that is still busy with the call does not know it yet; and `agree` answers in a row must say
+//! rule that matches (LEDGER.md 12.8), or a 404 where the configuration states `absent_after_ms` and so says that absence means something
+//! there: a 404 is also what a wrong URL answers, and would release a second run. "Absent" and every other *not executed* counts only
+//! once that delay is over, since a system that is still busy with the call does not know it yet; and `agree` answers in a row must say
 //! the same. A probe that failed says nothing and changes nothing.
 
 use std::time::Duration;
@@ -71,7 +72,9 @@ pub fn hear(probe: &ProbeSettings, seen: &Seen) -> Heard {
     match judge(whole.status, whole.body, &probe.rules, whole.status < 500) {
         Judged::Rule(Outcome::Unknown) => Heard::NotYet,
         Judged::Rule(outcome) => Heard::Says(outcome),
-        Judged::NoRule | Judged::NotJson if whole.status == 404 => Heard::Says(Outcome::NotExecuted),
+        Judged::NoRule | Judged::NotJson if whole.status == 404 && probe.absent_after.is_some() => {
+            Heard::Says(Outcome::NotExecuted)
+        }
         Judged::NoRule | Judged::NotJson if whole.status < 500 => Heard::NotYet,
         Judged::NoRule | Judged::NotJson => Heard::Nothing,
     }
@@ -89,7 +92,7 @@ impl Agreement {
     pub fn hear(&mut self, heard: Heard, since: Duration, probe: &ProbeSettings) -> Option<Outcome> {
         let outcome = match heard {
             Heard::Nothing => return None,
-            Heard::Says(outcome) if outcome != Outcome::NotExecuted || since >= probe.absent_after => outcome,
+            Heard::Says(outcome) if outcome != Outcome::NotExecuted || since >= probe.absence_delay() => outcome,
             Heard::Says(_) | Heard::NotYet => {
                 *self = Self::default();
                 return None;
@@ -103,14 +106,17 @@ impl Agreement {
 
 #[cfg(test)]
 mod tests {
+    use super::super::progress::Counts;
+    use super::super::verdict::{End, Framing};
     use super::*;
+    use crate::config::settings::ResultRule;
 
     fn probe(agree: u32) -> ProbeSettings {
         ProbeSettings {
             url: "http://h/x?k={key}".to_owned(),
             headers: Vec::new(),
             rules: Vec::new(),
-            absent_after: Duration::from_secs(5),
+            absent_after: Some(Duration::from_secs(5)),
             agree,
         }
     }
@@ -143,6 +149,57 @@ mod tests {
                 last = agreement.hear(*heard, Duration::from_secs(*seconds), &probe(*agree));
             }
             assert_eq!(last, *wanted, "{what}");
+        }
+    }
+
+    fn answered(status: u16, body: &'static str) -> Seen {
+        Seen {
+            end: End::Complete,
+            address: None,
+            counts: Counts::default(),
+            request_complete: true,
+            closed_ms: 1,
+            status: Some(status),
+            content_type: None,
+            body: Bytes::from_static(body.as_bytes()),
+            framing: Framing::Told,
+            error: None,
+        }
+    }
+
+    #[test]
+    fn a_404_is_absent_only_where_the_configuration_says_so() {
+        use Heard::{NotYet, Nothing, Says};
+        use Outcome::{NotExecuted, Succeeded};
+        let none = Vec::new;
+        let rule = |status, pointer: Option<&str>, outcome| {
+            vec![ResultRule { pointer: pointer.map(|text| text.parse().unwrap()), equals: None, status, outcome }]
+        };
+        let stated = Some(Duration::ZERO);
+        let rows = [
+            ("not stated", None, none(), answered(404, "{}"), NotYet),
+            ("stated", stated, none(), answered(404, "{}"), Says(NotExecuted)),
+            ("a rule for it", None, rule(Some(404), None, NotExecuted), answered(404, "x"), Says(NotExecuted)),
+            ("a rule against it", stated, rule(Some(404), None, Outcome::Unknown), answered(404, ""), NotYet),
+            ("a rule that does not match", None, rule(None, Some("/s"), Succeeded), answered(404, "{}"), NotYet),
+            ("no JSON, not stated", None, rule(None, Some("/s"), Succeeded), answered(404, "x"), NotYet),
+            ("no JSON, stated", stated, rule(None, Some("/s"), Succeeded), answered(404, "x"), Says(NotExecuted)),
+            ("410 is no 404", stated, none(), answered(410, "{}"), NotYet),
+            ("a server that failed", stated, none(), answered(500, "{}"), Nothing),
+        ];
+        for (what, absent_after, rules, seen, wanted) in rows {
+            assert_eq!(hear(&ProbeSettings { absent_after, rules, ..probe(1) }, &seen), wanted, "{what}");
+        }
+        let cut = Seen { end: End::Broken, ..answered(404, "{}") };
+        assert_eq!(hear(&ProbeSettings { absent_after: stated, ..probe(1) }, &cut), Nothing);
+    }
+
+    #[test]
+    fn a_rule_alone_waits_for_the_delay_of_its_own() {
+        let probe = ProbeSettings { absent_after: None, ..probe(1) };
+        for (seconds, wanted) in [(59, None), (60, Some(Outcome::NotExecuted))] {
+            let heard = Heard::Says(Outcome::NotExecuted);
+            assert_eq!(Agreement::default().hear(heard, Duration::from_secs(seconds), &probe), wanted, "{seconds}");
         }
     }
 

@@ -168,7 +168,7 @@ impl Reconciler {
                 return;
             }
             let verdict = agreement.hear(hear(probe, &seen), since(&record, began), probe);
-            let over = began.elapsed() >= PROBED_FOR.saturating_add(probe.absent_after);
+            let over = began.elapsed() >= PROBED_FOR.saturating_add(probe.absence_delay());
             if self.observe(&record, probe, &seen, verdict, over && verdict.is_none()).await
                 && (verdict.is_some() || over)
             {

@@ -79,7 +79,8 @@ pub(crate) fn effects(log: &Path) -> Vec<Effect> {
         let (intent, key) = line.split_once(' ').expect("intent and key");
         Effect { intent: intent.to_owned(), key: key.to_owned() }
     };
-    text.lines().map(one).collect()
+    // The last line may be half written: the oracle goes on while its book is read.
+    text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n')).map(one).collect()
 }
 
 impl Shared {

@@ -71,7 +71,7 @@ pub(super) fn probe(tool: &Node, problems: &mut Problems<'_>, sources: &Sources<
         url: text.to_owned(),
         headers,
         rules,
-        absent_after: node.millis("absent_after_ms"),
+        absent_after: node.opt_millis("absent_after_ms"),
         agree: u32::try_from(node.int("agree")).unwrap_or(u32::MAX),
     })
 }

@@ -67,8 +67,21 @@ pub struct ProbeSettings {
     pub headers: Vec<(http::HeaderName, Secret)>,
     /// What its answer means; the first that matches.
     pub rules: Vec<ResultRule>,
-    /// How long after the run "absent" begins to count.
-    pub absent_after: Duration,
+    /// `absent_after_ms`: how long after the run "absent" begins to count. Stated, a 404 that no rule matches is "absent" as well; not
+    /// stated, such a 404 is no word, since a URL that is merely wrong answers it too.
+    pub absent_after: Option<Duration>,
     /// How many answers in a row must agree.
     pub agree: u32,
+}
+
+impl ProbeSettings {
+    /// How long after the run "absent" begins to count where nothing is stated (a rule said so). One minute: most systems know by then of
+    /// what they have taken.
+    pub const ABSENT_AFTER: Duration = Duration::from_secs(60);
+
+    /// How long after the run "absent" begins to count.
+    #[must_use]
+    pub fn absence_delay(&self) -> Duration {
+        self.absent_after.unwrap_or(Self::ABSENT_AFTER)
+    }
 }
