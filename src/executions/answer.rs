@@ -1,7 +1,7 @@
 //! How the ledger's calls answer: JSON that nobody stores, versions as entity tags, and refusals that a program can act on.
 //!
 //! Every answer that is not 2xx has `error` (`code`, `message`, `type`) and `retryable`: whether the very same request may sensibly be sent
-//! again by itself. Only then there is a `Retry-After`; otherwise `x-should-retry: false`, since SDKs retry a bare 409. Where the ledger
+//! again by itself. Only then there is a `Retry-After`, where somebody knows a time; where it is not, `x-should-retry: false`, since SDKs retry a bare 409. Where the ledger
 //! decided, its `decision` and the execution stand beside.
 
 use std::sync::Arc;
@@ -63,6 +63,7 @@ pub(super) struct Problem {
     message: String,
     /// The member of the request that is meant.
     param: Option<String>,
+    retryable: bool,
     retry_after_s: Option<u64>,
     extra: Box<Extra>,
 }
@@ -91,6 +92,7 @@ impl Problem {
             code: code.to_owned(),
             message: message.into(),
             param: None,
+            retryable: false,
             retry_after_s: None,
             extra: Box::default(),
         }
@@ -104,7 +106,14 @@ impl Problem {
 
     /// The same request may be sent again after so many seconds.
     pub(super) fn retry_after(mut self, seconds: u64) -> Self {
+        self.retryable = true;
         self.retry_after_s = Some(seconds);
+        self
+    }
+
+    /// The same request may be sent again, and nobody knows when it is best.
+    pub(super) fn retryable(mut self) -> Self {
+        self.retryable = true;
         self
     }
 
@@ -173,22 +182,23 @@ impl Problem {
 
     /// As an answer.
     pub(super) fn into_answer(self) -> Answer {
-        let retryable = self.retry_after_s.is_some();
         let error = ErrorMember {
             code: &self.code,
             message: &self.message,
             r#type: kind(self.status),
             param: self.param.as_deref(),
         };
-        let mut body = Members::default().with("error", &error).with("retryable", &retryable);
+        let mut body = Members::default().with("error", &error).with("retryable", &self.retryable);
         body.0.extend(self.extra.members.0);
         let mut answer = json(StatusCode::from_u16(self.status).unwrap_or(StatusCode::BAD_REQUEST), &body);
         let headers = answer.headers_mut();
         headers.extend(self.extra.headers);
-        match self.retry_after_s {
-            Some(seconds) => headers.insert(RETRY_AFTER, seconds.into()),
-            None => headers.insert(SHOULD_RETRY, HeaderValue::from_static("false")),
-        };
+        if let Some(seconds) = self.retry_after_s {
+            headers.insert(RETRY_AFTER, seconds.into());
+        }
+        if !self.retryable {
+            headers.insert(SHOULD_RETRY, HeaderValue::from_static("false"));
+        }
         tracing::debug!(status = self.status, code = self.code, "an execution's call was refused");
         answer
     }
@@ -201,7 +211,7 @@ impl From<Refusal> for Problem {
         let param = failure.param.as_ref().and_then(|param| param.as_str()).map(str::to_owned);
         let retry_after_s = failure.rubicon.retry_after_ms.map(|ms| ms.div_ceil(1000));
         let problem = Self::new(failure.status, &failure.rubicon.reason, failure.message);
-        Self { param, retry_after_s, ..problem }
+        Self { param, retryable: retry_after_s.is_some(), retry_after_s, ..problem }
     }
 }
 

@@ -33,5 +33,5 @@ pub fn routes() -> Router<Arc<App>> {
         .route("/v1/executions/{key}", get(calls::execution))
         .route("/v1/executions/{key}/heartbeat", post(settle::heartbeat))
         .route("/v1/executions/{key}/complete", post(settle::complete))
-        .route("/v1/tools/{tool}", post(tools::run))
+        .route("/v1/tools/{tool}", post(tools::handle))
 }

@@ -19,7 +19,7 @@ use crate::relay::app::App;
 use crate::relay::intake::Answer;
 use crate::telemetry::executions;
 use crate::tool::answer::Stored;
-use crate::tool::run::{Call, Came, LEASE_MARGIN};
+use crate::tool::run::{self, Call, Came, LEASE_MARGIN};
 
 use super::answer::{Answered, Problem, REPLAYED, SHOULD_RETRY, SOON_S, given};
 use super::ask::Asked;
@@ -37,7 +37,7 @@ pub(super) const MEMBERS: [&str; 6] = ["operation_id", "root", "arguments", "occ
 const LEASE_MS: u64 = claims::LEASE_MS;
 
 /// `POST /v1/tools/{tool}`.
-pub(super) async fn run(
+pub(super) async fn handle(
     State(app): State<Arc<App>>,
     tool: Result<Path<String>, PathRejection>,
     request: Request<HttpBody>,
@@ -93,6 +93,7 @@ fn gone() -> Problem {
 
 async fn answer(app: &App, came: Came) -> Answered {
     match came {
+        Came::Ran { record, .. } if may_run_again(app, &record) => Err(not_executed(app, &record).await),
         Came::Ran { record, replayed } => ended(app, record, replayed).await,
         // A stored result, and a stored error: the tool's own answer again.
         Came::Decided(Claimed::UseResult(record) | Claimed::Stop(record)) => ended(app, record, true).await,
@@ -129,23 +130,33 @@ async fn ended(app: &App, record: Box<Record>, replayed: bool) -> Answered {
             None if record.state == Stands::Succeeded => decision::answer(app, Claimed::UseResult(record)).await,
             None => Err(decision::refusal(app, Claimed::Stop(record)).await),
         },
-        (Stands::Failed, _) if may_run_again(app, &record, replayed) => {
-            let message = "It did not run: that is proved. The same call runs it again, within the tool's `max_runs`.";
-            let object = decision::object(app, &record).await;
-            let problem = Problem::new(409, "not_executed", message).retry_after(SOON_S);
-            let problem = problem.with("decision", &"stop").with("execution", &object).version(record.version);
-            Err(problem.header(EXECUTION_KEY, key_header(&record)))
-        }
         (Stands::Failed, _) => Err(decision::refusal(app, Claimed::Stop(record)).await),
         (Stands::Unknown, _) => Err(decision::refusal(app, Claimed::Reconcile(record)).await),
         (Stands::Started | Stands::Planned, _) => Err(decision::refusal(app, Claimed::InProgress(record)).await),
     }
 }
 
-/// Whether the next same call would run. Only the caller whose run it was is told so without asking the ledger.
-fn may_run_again(app: &App, record: &Record, replayed: bool) -> bool {
+/// Whether the next same call would run: for those whose run it was, and who waited for it. The ledger says the same to the others.
+fn may_run_again(app: &App, record: &Record) -> bool {
     let tool = app.current().settings.tools.get(&record.tool).cloned();
-    !replayed && !record.needs_release && tool.is_some_and(|tool| record.runs < tool.rule.max_runs)
+    record.failure == Some(Failure::NotExecuted)
+        && record.superseded_by.is_none()
+        && !record.needs_release
+        && tool.is_some_and(|tool| record.runs < tool.rule.max_runs)
+}
+
+/// It was tried, and is proved not to have run. When is best only the tool can say.
+async fn not_executed(app: &App, record: &Record) -> Problem {
+    let message = "It did not run: that is proved. The same call runs it again, within the tool's `max_runs`.";
+    let problem = Problem::new(409, "not_executed", message).retryable();
+    let problem = match run::asked_wait(record) {
+        None => problem,
+        // No wait is over before it was: rounded up.
+        Some(wait) => problem.retry_after(u64::try_from(wait.as_millis().div_ceil(1000)).unwrap_or(u64::MAX)),
+    };
+    let object = decision::object(app, record).await;
+    let problem = problem.with("decision", &"not_executed").with("execution", &object).version(record.version);
+    problem.header(EXECUTION_KEY, key_header(record))
 }
 
 /// The tool's answer as it is stored. None: it is settled without one, or an error came from elsewhere than the tool and has no status.

@@ -161,6 +161,7 @@ mod tests {
             closed_ms: 1,
             status: Some(status),
             content_type: None,
+            retry_after: None,
             body: Bytes::from_static(body.as_bytes()),
             framing: Framing::Told,
             error: None,

@@ -39,6 +39,9 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// The first wait before an outcome is stored again, and the longest.
 const STORE_AGAIN: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
+/// The member of an error with [`asked_wait`], in milliseconds.
+const RETRY_AFTER_MS: &str = "retry_after_ms";
+
 /// One call.
 #[derive(Debug)]
 pub struct Call {
@@ -362,6 +365,23 @@ pub(super) fn set(headers: &mut HeaderMap, configured: &[(HeaderName, crate::con
     }
 }
 
+/// The error of a run that did not execute: why, and how long the tool asked to wait. Canonical: members in the order of their names.
+fn not_executed(why: &str, retry_after: Option<Duration>) -> String {
+    let why = serde_json::Value::from(why);
+    match retry_after {
+        None => format!("{{\"code\":{why}}}"),
+        Some(wait) => format!("{{\"code\":{why},\"{RETRY_AFTER_MS}\":{}}}", millis(wait)),
+    }
+}
+
+/// How long the tool asked to wait before it is called again, where the last run did not execute and it said so.
+#[must_use]
+pub fn asked_wait(record: &Record) -> Option<Duration> {
+    let error = record.settlement.as_ref()?.error.as_deref()?;
+    let error: serde_json::Value = serde_json::from_str(error).ok()?;
+    error.get(RETRY_AFTER_MS)?.as_u64().map(Duration::from_millis)
+}
+
 fn complete(run: &Run, seen: &Seen, verdict: Verdict) -> Complete {
     let kept = matches!(verdict.outcome, Outcome::Succeeded | Outcome::ExecutedError);
     let result = kept.then(|| ToolResult {
@@ -370,10 +390,8 @@ fn complete(run: &Run, seen: &Seen, verdict: Verdict) -> Complete {
         body: Arc::from(&seen.body[..]),
     });
     // What is unknown has no error of its own: why is in the journal, what was seen is evidence.
-    let error = (verdict.outcome == Outcome::NotExecuted).then(|| {
-        let why = serde_json::Value::from(verdict.why);
-        Arc::from(format!("{{\"code\":{why}}}"))
-    });
+    let error =
+        (verdict.outcome == Outcome::NotExecuted).then(|| Arc::from(not_executed(verdict.why, seen.retry_after)));
     Complete {
         tenant: run.record.tenant.clone(),
         key: run.record.key,

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, TRANSFER_ENCODING};
-use http::{Method, Request, Uri};
+use http::{Method, Request, StatusCode, Uri};
 use http_body::Body as _;
 use http_body_util::{BodyExt as _, Full};
 use hyper::client::conn::http1;
@@ -23,7 +23,8 @@ use rubicon_ledger::{Canonical, failpoint};
 use tokio_util::sync::CancellationToken;
 use tower_service::Service as _;
 
-use crate::clock::Instant;
+use crate::classify::retry_after::asked_wait;
+use crate::clock::{Instant, UnixMillis};
 use crate::upstream::connect::{ConnectError, Connector};
 
 use super::base64;
@@ -74,6 +75,8 @@ pub struct Seen {
     pub status: Option<u16>,
     /// Its type, as sent.
     pub content_type: Option<Arc<str>>,
+    /// How long to wait, where a 429 or 503 says so.
+    pub retry_after: Option<Duration>,
     /// As much of its body as came.
     pub body: Bytes,
     /// How its end is known.
@@ -124,6 +127,7 @@ struct Partial {
     address: Option<SocketAddr>,
     status: Option<u16>,
     content_type: Option<Arc<str>>,
+    retry_after: Option<Duration>,
     until_close: bool,
     body: BytesMut,
     error: Option<String>,
@@ -162,7 +166,7 @@ pub async fn send(tls: &rustls::ClientConfig, order: Order, stop: &CancellationT
             end = exchange => end,
         }
     };
-    let Partial { address, status, content_type, until_close, body, error } = partial;
+    let Partial { address, status, content_type, retry_after, until_close, body, error } = partial;
     Seen {
         end,
         address,
@@ -171,6 +175,7 @@ pub async fn send(tls: &rustls::ClientConfig, order: Order, stop: &CancellationT
         closed_ms: progress.elapsed_ms(),
         status,
         content_type,
+        retry_after,
         body: body.freeze(),
         framing: if until_close { Framing::UntilClose } else { Framing::Told },
         error: error.or_else(|| match end {
@@ -267,6 +272,9 @@ async fn answer(
     partial.status = Some(head.status.as_u16());
     let content_type = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     partial.content_type = content_type.map(Arc::from);
+    if matches!(head.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
+        partial.retry_after = asked_wait(&head.headers, b"", UnixMillis::now());
+    }
     let no_body = is_head || matches!(head.status.as_u16(), 100..=199 | 204 | 304);
     let told = head.headers.contains_key(CONTENT_LENGTH) || head.headers.contains_key(TRANSFER_ENCODING);
     partial.until_close = !no_body && !told;

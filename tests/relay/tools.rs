@@ -95,13 +95,13 @@ async fn each_status_has_its_verdict_and_no_redirect_is_followed() {
         (202, "unknown", None, "reconcile"),
         (301, "unknown", None, "reconcile"),
         (302, "unknown", None, "reconcile"),
-        (307, "failed", Some("not_executed"), "stop"),
-        (308, "failed", Some("not_executed"), "stop"),
+        (307, "failed", Some("not_executed"), "not_executed"),
+        (308, "failed", Some("not_executed"), "not_executed"),
         (400, "failed", Some("executed_error"), ""),
-        (401, "failed", Some("not_executed"), "stop"),
+        (401, "failed", Some("not_executed"), "not_executed"),
         (409, "unknown", None, "reconcile"),
         (422, "failed", Some("executed_error"), ""),
-        (429, "failed", Some("not_executed"), "stop"),
+        (429, "failed", Some("not_executed"), "not_executed"),
         (500, "unknown", None, "reconcile"),
         (503, "unknown", None, "reconcile"),
     ];
@@ -190,9 +190,13 @@ async fn refused_is_not_executed_and_may_run_again_up_to_max_runs() {
     let relay = relay_of(&refused_base().await, "max_runs = 2").await;
     for run in 1..=3 {
         let answered = pay(&relay, "{}").await;
-        assert_eq!((answered.status, decision(&answered).as_str()), (409, "stop"));
         // The second was the last.
+        let wanted = if run == 1 { "not_executed" } else { "stop" };
+        assert_eq!((answered.status, decision(&answered).as_str()), (409, wanted), "run {run}");
+        assert_eq!(answered.json()["error"]["code"], wanted, "run {run}");
         assert_eq!(answered.json()["retryable"], run == 1, "run {run}");
+        assert_eq!(answered.headers.contains_key("x-should-retry"), run != 1, "run {run}");
+        assert!(!answered.headers.contains_key("retry-after"), "nobody knows when");
         let record = record(&relay, answered.header("rubicon-execution-key")).await;
         assert_eq!(record["failure"], "not_executed");
         assert_eq!(record["epoch"], run.min(2));
@@ -204,9 +208,12 @@ async fn refused_is_not_executed_and_may_run_again_up_to_max_runs() {
 
 #[tokio::test]
 async fn what_was_refused_may_succeed() {
-    let tool = ToolServer::start(vec![Act::Answer(answer(429, "{}")), Act::Answer(answer(200, "{\"ok\":1}"))]).await;
+    let later = answer(429, "{}").replace("\r\n\r\n", "\r\nretry-after: 7\r\n\r\n");
+    let tool = ToolServer::start(vec![Act::Answer(later), Act::Answer(answer(200, "{\"ok\":1}"))]).await;
     let relay = relay_of(&tool.url("/"), "").await;
-    assert_eq!(pay(&relay, "{}").await.status, 409);
+    let first = pay(&relay, "{}").await;
+    assert_eq!((first.status, decision(&first).as_str(), first.header("retry-after")), (409, "not_executed", "7"));
+    assert_eq!(first.json()["execution"]["error"], serde_json::json!({ "code": "refused", "retry_after_ms": 7000 }));
     let second = pay(&relay, "{}").await;
     assert_eq!((second.status, second.header("idempotent-replayed")), (200, "false"));
     assert_eq!(tool.requests().len(), 2);

@@ -36,8 +36,9 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("upstream", &["classify", "clock", "config", "contract", "protocol"]),
     ("attempt", &["classify", "clock", "config", "ids", "plan", "protocol"]),
     ("telemetry", &["boundary", "class", "classify", "clock", "config", "ids", "protocol", "reply"]),
-    // One request on a connection of its own, with the connector and the TLS of `upstream`; the waits of `attempt`.
-    ("tool", &["accept", "attempt", "clock", "config", "upstream"]),
+    // One request on a connection of its own, with the connector and the TLS of `upstream`; the waits of `attempt`, and how a 429 says
+    // one (`classify`).
+    ("tool", &["accept", "attempt", "classify", "clock", "config", "upstream"]),
     (
         "relay",
         &[
