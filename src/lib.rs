@@ -3,7 +3,8 @@
 //! # Code map
 //!
 //! In reading order. `client bytes → Contract → Plan → attempt → block → Reading → Effect → client bytes`, and on trouble
-//! `failure → Class → Next → attempt`. *Pure* rooms name no runtime, socket, file, clock or random source (`tests/tidy/`
+//! `failure → Class → Next → attempt`; a tool call `Plan → Claim → run → outcome → answer`, each step on disk before the next but the plan,
+//! which is kept behind. *Pure* rooms name no runtime, socket, file, clock or random source (`tests/tidy/`
 //! holds them to it); time and randomness are arguments.
 //!
 //! | room | what it is | pure |
@@ -20,16 +21,17 @@
 //! | [`classify`] | one class for each failure, and the wait it asks for | yes |
 //! | [`boundary`] | may we still change our mind? the state machine and its hold | yes |
 //! | [`accept`] | does the answer keep the contract? tool calls whole and fitting, text in its declared form | yes |
-//! | [`tool`] | a tool's arguments against its schema, its line for people, what is hidden and erased, the JSON of an execution | |
+//! | [`tool`] | a tool: its arguments against its schema, one run of it and the verdict on the run, its probe, what people see, what is erased | |
 //! | [`reply`] | what a caller is told, printed by each dialect in its own shape | yes |
 //! | [`config`] | the file and what it includes, all problems, the checked settings, what differs between two loads | |
-//! | [`executions`] | the data plane's calls of the ledger: claims, completions, records | |
-//! | [`admin`] | the operators' listener: tokens, roles, switches, the journal | |
+//! | [`executions`] | the data plane's calls of the ledger: claims, completions, records, tools that the relay runs (`EXECUTIONS.md`) | |
+//! | [`admin`] | the operators' listener: tokens, roles, switches, unknown executions and their verdicts, the journal | |
 //! | [`check`] | failovers that can never act, what is off and why, what ends soon, what nobody tried | |
 //! | [`serve`] | composition root: listener, connections, CORS, reload, numbered shutdown | |
 //! | [`cli`], [`demo`], [`mock`] | subcommands, the demo's scenes, the scripted provider | |
 //! | [`telemetry`] | what can be watched: log, event lines, metrics, traces; every name of them in one file | |
 //! | [`ids`], [`clock`], [`class`] | words below every room: names, time, failure classes | |
+//! | [`rubicon_ledger`] | the crate below all of them (`ledger/`): identity of a call, the rules of a record's life, one writer, the store, the journal | its `machine` |
 //!
 //! # Invariants
 //!
@@ -39,6 +41,11 @@
 //! 3. One controller decides about every further attempt ([`attempt::control`]); the HTTP client never resends by itself ([`upstream`]).
 //! 4. What is not known is visible ([`protocol::signal`]).
 //! 5. Every buffer, queue, wait and table has a named bound and says what happens at it.
+//! 6. No tool runs without a claim that is on disk ([`tool::run`], [`rubicon_ledger::Ledger::claim`]); of the claims of one intent one gets
+//!    `execute`, and after it none that rests on a guess (`ledger/src/machine/`: the only place that decides).
+//! 7. An outcome is on disk before the first byte of it is told ([`tool::run`], `executions/settle.rs`); where it cannot be stored nobody is told.
+//! 8. What is not proved is `unknown` ([`tool::verdict`]), and leaves that state by evidence only.
+//! 9. Neither a plan nor a sighting waits for the disk, and no claim waits for either (`relay/seat.rs`).
 //!
 //! # Who may go where, and when it is too much
 //!
@@ -61,6 +68,12 @@
 //! - *hyper-util's client* stands in for reqwest on the attempt path ([`upstream`]): it can be made to prove "no hidden resend" and
 //!   whether any byte was sent. reqwest is the tests' client.
 //! - *A kill ends no attempt that is held* (DESIGN's boundary table has one): SPEC's "effective for new attempts" is what is kept.
+//! - *Two rooms where it has one `tool/`*: what knows a tool and runs it ([`tool`]) lies below the relay, which asks it about arguments; the HTTP
+//!   calls ([`executions`]) lie above, since they need the relay's admission, callers and roots. Operators' calls are the admin side's.
+//! - *A tool's call has a connection of its own* (hyper's, [`tool::sender`]) and not one of a pool: a pooled one may be dead already, and only a new
+//!   one tells how many bytes of *this* request left. That is the proof of `not_executed`.
+//! - *Switches of operators are in two journals*: [`control`] keeps its own, from before there was a ledger, and the ledger's has each as a remark,
+//!   so that one chain tells the order of all that people did. `verify` walks along both.
 //! - *`transcript/`, `queue/`* come with the capabilities that need them; a key of theirs is refused as
 //!   `not_built_yet`.
 

@@ -8,9 +8,9 @@
 //! The book of refunds (`AGENT_BOOK`, `refunds.txt`) stands for the payment system.
 //!
 //! What the relay takes off its hands: failover before the first output, one end to each stream, and the record of what each tool did. What
-//! stays with it are three rules. *One root a run* (`Rubicon-Root`): a retry of this run meets the records of the first try. *Claim, run,
-//! complete*: nothing runs without a claim that says `execute`. *Unknown is an answer*: the model is told the ledger's own words and
-//! nobody calls the tool again.
+//! stays with it are three rules. *One root a run* (`Rubicon-Root`): a retry of this run, with the same `AGENT_RUN`, meets the records of
+//! the first try. *Claim, run, complete*: nothing runs without a claim that says `execute`. *Unknown is an answer*: the model is told the
+//! ledger's own words and nobody calls the tool again. A stream that was interrupted is an error, and nothing of it is acted on.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "an example talks to a terminal")]
 
@@ -25,6 +25,8 @@ type Fails<T> = Result<T, Box<dyn Error>>;
 
 /// Most turns of one run: a model that never comes to an end is stopped.
 const TURNS_MAX: usize = 8;
+/// Most tries of one call of the ledger, a second apart: both calls may be sent again as they are.
+const TRIES_MAX: usize = 5;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Fails<()> {
@@ -70,7 +72,10 @@ fn tools() -> Value {
 
 impl Agent {
     fn new() -> Fails<Self> {
-        let run = format!("run-{}-{}", std::process::id(), uptime_nanos()?);
+        // Two runs that shared a root would share their refunds: it is drawn, not counted.
+        let mut drawn = [0; 16];
+        getrandom::fill(&mut drawn)?;
+        let run = format!("run-{:032x}", u128::from_be_bytes(drawn));
         Ok(Self {
             // No timeout for the whole: a stream may take minutes. The relay's own bounds end it.
             http: reqwest::Client::builder().connect_timeout(std::time::Duration::from_secs(5)).build()?,
@@ -147,25 +152,28 @@ impl Agent {
 
     /// Claim, run, complete. Answers with what the model is to be told.
     async fn execute(&self, operation: &str, call: &Call) -> Fails<String> {
-        let arguments: Value = serde_json::from_str(&call.arguments)?;
+        let arguments: Value = match serde_json::from_str(&call.arguments) {
+            Ok(arguments) => arguments,
+            Err(error) => return Ok(format!("the arguments are no JSON: {error}")),
+        };
         let claim = json!({ "operation_id": operation, "root": self.root, "tool": call.name, "arguments": arguments,
             "tool_call_id": call.id, "claim_id": format!("{operation}:{}", call.id) });
-        let (_, told) = self.post("/v1/executions", &claim, Some("wait=10")).await?;
+        let told = self.post("/v1/executions", &claim).await?;
         match told["decision"].as_str().unwrap_or_default() {
             "execute" => {}
-            // It ran before, in this run: the same bytes.
+            // It ran before, in this run: what it answered then.
             "use_result" => return Ok(told["execution"]["result"].to_string()),
             // Not known, not meant, not allowed: the ledger says it in words that a model may read.
             _ => {
                 let words = told["model_text"].as_str().or(told["error"]["message"].as_str());
-                return Ok(words.unwrap_or("the tool was not run").to_owned());
+                return Ok(words.unwrap_or("The tool was not run.").to_owned());
             }
         }
         let key = told["execution"]["key"].as_str().ok_or("no key")?;
         let done = match call.name.as_str() {
             "lookup_order" => Ok(json!({ "order": arguments["order"], "paid_cents": 4200, "state": "delivered" })),
-            "refund_order" => self.refund(key, &arguments),
-            other => Err(format!("no tool {other}").into()),
+            "refund_order" => self.refund(key, &arguments).map_err(|error| ("unknown", error.to_string())),
+            other => Err(("not_executed", format!("This agent has no tool {other}."))),
         };
         let mut complete = json!({ "lease_token": told["lease_token"] });
         let result = match done {
@@ -174,31 +182,36 @@ impl Agent {
                 complete["result"] = result.clone();
                 result
             }
-            // A real tool knows whether its failure came before or after the effect; this one does not, and says so.
-            Err(error) => {
-                complete["outcome"] = json!("unknown");
-                complete["error"] = json!({ "message": error.to_string() });
-                json!({ "error": "outcome not known; do not call again" })
+            // A real tool knows whether its failure came before or after the effect; the book does not, and says so.
+            Err((outcome, error)) => {
+                complete["outcome"] = json!(outcome);
+                complete["error"] = json!({ "message": error });
+                let unknown = "It is not known whether this took effect. Do not call it again.";
+                json!({ "error": if outcome == "unknown" { unknown } else { &error } })
             }
         };
         // Until it is on record nobody is told: the same completion again is no second one.
-        for _ in 0..5 {
-            let (status, _) = self.post(&format!("/v1/executions/{key}/complete"), &complete, None).await?;
-            if status == 200 {
-                return Ok(result.to_string());
-            }
-            tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+        let told = self.post(&format!("/v1/executions/{key}/complete"), &complete).await?;
+        match told.get("error").and_then(|error| error.get("code")) {
+            Some(code) => Err(format!("the outcome could not be recorded: {code}").into()),
+            None => Ok(result.to_string()),
         }
-        Err("the outcome could not be recorded".into())
     }
 
-    async fn post(&self, path: &str, body: &Value, prefer: Option<&str>) -> Fails<(u16, Value)> {
-        let mut request = self.http.post(format!("{}{path}", self.url)).bearer_auth(&self.key).json(body);
-        if let Some(prefer) = prefer {
-            request = request.header("prefer", prefer);
+    /// One call of the ledger, again where it says that the same call may be sent again, or says nothing.
+    async fn post(&self, path: &str, body: &Value) -> Fails<Value> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let request = self.http.post(format!("{}{path}", self.url)).bearer_auth(&self.key).json(body);
+            // A twin that runs is waited for.
+            let told = async { request.header("prefer", "wait=10").send().await?.json::<Value>().await };
+            match told.await {
+                Ok(told) if told["retryable"] != true || tries == TRIES_MAX => return Ok(told),
+                Err(error) if tries == TRIES_MAX => return Err(error.into()),
+                _ => tokio::time::sleep(std::time::Duration::from_secs(1)).await,
+            }
         }
-        let response = request.send().await?;
-        Ok((response.status().as_u16(), response.json().await?))
     }
 
     /// The effect: a line in the book, under the execution's key.
@@ -208,10 +221,4 @@ impl Agent {
         book.sync_data()?;
         Ok(json!({ "refunded": arguments["order"], "cents": arguments["cents"] }))
     }
-}
-
-/// A number that two runs of this machine do not share.
-fn uptime_nanos() -> Fails<String> {
-    let text = std::fs::read_to_string("/proc/uptime").unwrap_or_default();
-    Ok(text.split_whitespace().next().unwrap_or("0").replace('.', ""))
 }

@@ -150,7 +150,8 @@ fn precondition(headers: &HeaderMap, stop: bool) -> Result<Precondition, Problem
         return stop.then_some(Precondition::Any).ok_or_else(refused);
     }
     let bare = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text);
-    let number = bare.bytes().all(|byte| byte.is_ascii_digit()).then(|| bare.parse().ok()).flatten();
+    // One spelling only: an ETag is compared, not calculated with.
+    let number = bare.parse().ok().filter(|number: &u64| number.to_string() == bare);
     let refused =
         || Problem::new(412, "version_mismatch", "If-Match is no version of this: send the number in its ETag.");
     number.map(Precondition::Version).ok_or_else(refused)

@@ -67,7 +67,8 @@ pub(super) async fn verify(
     request: Request<Body>,
 ) -> Answer {
     let query = Query::read(request.uri(), &["head"])?;
-    let wanted = query.get("head").map(str::to_ascii_lowercase);
+    // An empty one is a script's variable that was not set: it must not pass for a tail that was looked at.
+    let wanted = query.all("head").next().map(str::to_ascii_lowercase);
     let is_hash = |text: &String| text.len() == HASH_DIGITS && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     if wanted.as_ref().is_some_and(|text| !is_hash(text)) {
         return Err(Problem::new(400, "invalid_query", "`head` is the hash of a head: 64 hex digits."));

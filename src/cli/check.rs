@@ -15,10 +15,11 @@ use crate::config::{self, Severity};
 const ABOUT: &str = "\
 Reads the config and the environment and reports every problem with file, line and key: what `serve`
 would refuse, and what it would accept and you would regret (failovers that can never act, and why;
-approvals that run out; deadlines that leave no time). After the problems come four lists: what is
-off and why, by the names of src/plan/refusals.md; what ends within 30 days; what must be tried with
-real calls, because `check` calls nobody; and the digest of each failover route, to be pasted into
-its approval and verification as `route_digest`.";
+approvals that run out; deadlines that leave no time; tools whose unknown outcomes nobody may
+settle). After the problems come four lists: what is off and why, by the names of
+src/plan/refusals.md; what ends within 30 days; what must be tried with real calls, because `check`
+calls nobody; and the digest of each failover route, to be pasted into its approval and verification
+as `route_digest`.";
 
 const CODES: &str = "\
 Exit codes: 0 no error (warnings and notes are allowed), 1 an error.

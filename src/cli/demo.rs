@@ -7,9 +7,11 @@ use clap::Args;
 use crate::demo::{Demo, Options, scene_names};
 
 const ABOUT: &str = "\
-Plays the scenes of the main job over real HTTP on loopback: two scripted providers, the relay that
-`serve` runs, and a client. Says for each what the client saw, how many calls each provider got and
-when the boundary was crossed; then stays up, with lines to try.";
+Plays the scenes of the main job over real HTTP on loopback: two scripted providers, a bank that
+pays, the relay that `serve` runs, and a client. Says for each what the client saw, how many calls
+each provider got and when the boundary was crossed, or how often the bank paid and what is on
+record; then stays up, with lines to try, an operator's among them. One scene starts a second relay
+with a store in a temporary folder and kills it; both are gone when it ends.";
 
 /// Arguments of `rubicon demo`.
 #[derive(Debug, Args)]
@@ -30,22 +32,32 @@ pub struct DemoArgs {
     pub json: bool,
 }
 
-/// Plays; the exit code is 1 if a scene did not go as it must.
+/// Plays; the exit code is 1 if a scene did not go as it must, or if it was stopped before all were played.
 pub async fn run(args: DemoArgs) -> ExitCode {
+    // Asked for first: stopped in the middle of a scene it takes down what that scene started, too.
+    let stop = match super::stop_signal() {
+        Ok(stop) => stop,
+        Err(error) => return failed(&error.to_string()),
+    };
+    let mut stop = std::pin::pin!(stop);
     let demo = match Demo::start(&Options { broken: args.broken, only: args.only, json: args.json }).await {
         Ok(demo) => demo,
-        Err(problem) => {
-            crate::telemetry::say(&format!("rubicon demo: {problem}"));
-            return ExitCode::FAILURE;
-        }
+        Err(problem) => return failed(&problem),
     };
     let mut out = std::io::stdout();
-    let good = demo.play(&mut out).await;
+    let good = tokio::select! {
+        good = demo.play(&mut out) => good.unwrap_or(false),
+        () = &mut stop => false,
+    };
     // A reader that is gone (`| head`) wants no more, and a demo that went wrong has only its exit code to tell.
-    let stays = !args.once && matches!(good, Ok(true)) && (args.json || demo.lines_to_try(&mut out).is_ok());
-    if stays && let Err(error) = tokio::signal::ctrl_c().await {
-        crate::telemetry::say(&format!("rubicon demo: {error}"));
+    if !args.once && good && (args.json || demo.lines_to_try(&mut out).is_ok()) {
+        stop.await;
     }
     demo.stop().await;
-    if good.unwrap_or(false) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn failed(problem: &str) -> ExitCode {
+    crate::telemetry::say(&format!("rubicon demo: {problem}"));
+    ExitCode::FAILURE
 }

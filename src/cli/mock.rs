@@ -107,7 +107,7 @@ async fn serve(args: MockArgs) -> Result<(), MockError> {
         return Ok(out.write_all(EXAMPLE.as_bytes()).and_then(|()| out.flush())?);
     }
     // Caught from before the line is out: who has read it may stop the process at once.
-    let stop = stop_signal()?;
+    let stop = super::stop_signal()?;
     let mock = open(&args).await?;
     announce(&mut io::stdout(), &mock, args.json)?;
     stop.await;
@@ -136,25 +136,6 @@ fn announce(out: &mut impl Write, mock: &MockProvider, json: bool) -> io::Result
         writeln!(out, "mock listening on {url}")?;
     }
     out.flush()
-}
-
-#[cfg(unix)]
-fn stop_signal() -> io::Result<impl Future<Output = ()>> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    Ok(async move {
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-        }
-    })
-}
-
-#[cfg(not(unix))]
-fn stop_signal() -> io::Result<impl Future<Output = ()>> {
-    Ok(async {
-        let _ = tokio::signal::ctrl_c().await;
-    })
 }
 
 #[cfg(test)]

@@ -33,7 +33,9 @@ WHAT IT SERVES, on [server] listen (127.0.0.1:8080):
   GET  /v1/operations/ID           all that is known of a request (ID: the response's Rubicon-Operation-Id)
   DELETE /v1/operations/ID         stops it
   POST /v1/operations/ID/outcome   the application's word on its answer: accepted or rejected
-  GET  /healthz  /readyz           200 while it runs; 503 on readyz once it shuts down
+  POST /v1/executions              claims a tool execution; GET …/KEY, POST …/KEY/heartbeat and …/KEY/complete
+  POST /v1/tools/TOOL              the relay runs the tool itself, once (src/executions/EXECUTIONS.md: every answer)
+  GET  /healthz  /readyz           200 while it runs; 503 on readyz once it shuts down; how the ledger stands
 
 Where there is an [[operator]], on [server] admin_listen (127.0.0.1:8081, loopback only), with an
 operator's token as Authorization: Bearer:
@@ -52,9 +54,9 @@ From a shell: `rubicon route`, `rubicon failover` and `rubicon ledger`.
 A request belongs to the workflow that the header Rubicon-Workflow names, else to the one whose
 `models` has its model, else to the only one that the caller may use.
 
-SIGTERM or SIGINT: no new work; running streams get [server] shutdown_grace_ms; what is left is cut
-with an error frame. A second one: now. Log lines go to stderr; event lines (JSON, one a request and
-one an attempt) to stdout, or where [log] events says.
+SIGTERM or SIGINT: no new work; running streams and tools get [server] shutdown_grace_ms; what is
+left is cut with an error frame, or unknown. A second one: now. Log lines go to stderr; event lines (JSON, one a request,
+one an attempt, one a change of an execution) to stdout, or where [log] events says.
 
 SIGHUP, or a changed file with --watch: the config and what it includes is loaded anew, `file:`
 secrets too (`env:` keeps the values of the start). A file with an error changes nothing: the log

@@ -40,6 +40,8 @@ pub(super) struct Seen {
     pub(super) operation: String,
     pub(super) text: String,
     pub(super) arguments: String,
+    /// The id of a tool call, as Chat Completions has it.
+    pub(super) call: String,
     /// The error of a JSON answer or of a frame in the stream.
     pub(super) error: Option<Value>,
     pub(super) ended: Ended,
@@ -52,6 +54,33 @@ impl Seen {
         let member = if error["rubicon"].is_object() { &error["rubicon"] } else { &error["error"]["rubicon"] };
         member[name].clone()
     }
+}
+
+/// A JSON answer of the ledger's calls, on either side.
+#[derive(Clone, Debug)]
+pub(super) struct Told {
+    pub(super) status: u16,
+    /// `Idempotent-Replayed`.
+    pub(super) replayed: String,
+    /// `Rubicon-Execution-Key`.
+    pub(super) key: String,
+    /// `ETag`.
+    pub(super) etag: String,
+    pub(super) body: Value,
+}
+
+impl Told {
+    /// The ledger's decision; empty where the tool's own answer came.
+    pub(super) fn decision(&self) -> &str {
+        self.body["decision"].as_str().unwrap_or_default()
+    }
+}
+
+/// An operator's credentials for a change, and the version that was seen.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AsOperator<'a> {
+    pub(super) token: &'a str,
+    pub(super) if_match: &'a str,
 }
 
 /// The client.
@@ -76,6 +105,36 @@ impl Client {
         timeout(SCENE_MAX, self.read(request)).await.map_err(|_| "the answer took too long".to_owned())?
     }
 
+    /// `POST`s `body` to one of the ledger's calls; to the admin side's with an operator's credentials.
+    pub(super) async fn ledger(
+        &self,
+        path: &str,
+        body: &Value,
+        operator: Option<AsOperator<'_>>,
+    ) -> Result<Told, String> {
+        let mut request = Request::builder()
+            .method(Method::POST)
+            .uri(format!("{}{path}", self.base))
+            .header("content-type", "application/json");
+        if let Some(AsOperator { token, if_match }) = operator {
+            request = request.header("authorization", format!("Bearer {token}")).header("if-match", if_match);
+        }
+        let request = request.body(Full::new(Bytes::from(body.to_string()))).map_err(|error| error.to_string())?;
+        let response = timeout(SCENE_MAX, self.http.request(request)).await.map_err(|_| "too long".to_owned())?;
+        let (head, body) = response.map_err(|error| error.to_string())?.into_parts();
+        let header =
+            |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
+        let body = timeout(SCENE_MAX, body.collect()).await.map_err(|_| "too long".to_owned())?;
+        let body = body.map_err(|error| error.to_string())?.to_bytes();
+        Ok(Told {
+            status: head.status.as_u16(),
+            replayed: header("idempotent-replayed"),
+            key: header("rubicon-execution-key"),
+            etag: header("etag"),
+            body: serde_json::from_slice(&body).map_err(|error| error.to_string())?,
+        })
+    }
+
     /// `GET`s a JSON document.
     pub(super) async fn get(&self, path: &str) -> Result<Value, String> {
         let uri = format!("{}{path}", self.base).parse().map_err(|_| "not a path".to_owned())?;
@@ -96,6 +155,7 @@ impl Client {
             operation: header("rubicon-operation-id"),
             text: String::new(),
             arguments: String::new(),
+            call: String::new(),
             error: None,
             ended: Ended::Clean,
         };
@@ -143,6 +203,7 @@ fn note(seen: &mut Seen, data: &[u8]) {
     if event["type"] == "response.output_text.delta" {
         seen.text.extend(event["delta"].as_str());
     }
+    seen.call.extend(event["choices"][0]["delta"]["tool_calls"][0]["id"].as_str());
     seen.text.extend(text.iter().filter_map(|value| value.as_str()));
     seen.arguments.extend(arguments.iter().filter_map(|value| value.as_str()));
 }

@@ -1,17 +1,22 @@
-//! `rubicon demo`: scripted providers, the relay and a client, all on loopback; no config, no keys, no network.
+//! `rubicon demo`: scripted providers, a bank, the relay and a client, all on loopback; no config, no keys, no network.
 //!
 //! Each scene is played by real HTTP through the very server that `rubicon serve` runs, narrated, and checked: the exit code
-//! is 1 if one did not go as it must. The counts are the stubs' own. After the scenes it stays up for lines to try.
+//! is 1 if one did not go as it must. The counts are the stubs' own. After the scenes it stays up for lines to try. What becomes of
+//! requests is in `scenes`, what becomes of tool calls in `ledger`; one of these kills a relay, a child of this process.
 
+mod by_hand;
+mod child;
 mod client;
+mod ledger;
 mod scenes;
+mod setup;
+mod tale;
+mod tool;
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
-use std::path::Path;
 
 use crate::clock::{Instant, UnixMillis};
-use crate::config::{self, Sources};
 use crate::control::record::Subject;
 use crate::control::table::{Precondition, Request};
 use crate::ids::RouteId;
@@ -19,10 +24,13 @@ use crate::mock::{MockProvider, Script};
 use crate::serve::Server;
 
 use client::{Client, Ended, Seen};
+use ledger::{LedgerScene, Stage};
 use scenes::{Outcome, Scene};
+use tool::Bank;
 
-/// Where the demo listens when the port is free, so that the lines to try look familiar.
-const PREFERRED: &str = "127.0.0.1:8080";
+/// Where the demo listens, its admin side too: at the ports of every example where they are free, so that the lines to try look familiar.
+const LISTEN: [(&str, &str); 3] =
+    [("127.0.0.1:8080", "127.0.0.1:8081"), ("127.0.0.1:8080", "127.0.0.1:0"), ("127.0.0.1:0", "127.0.0.1:0")];
 
 /// What to play.
 #[derive(Clone, Debug, Default)]
@@ -37,16 +45,48 @@ pub struct Options {
 
 /// The names of all scenes.
 pub fn scene_names() -> Vec<&'static str> {
-    Scene::ALL.iter().map(|scene| scene.name()).collect()
+    Part::all().map(Part::name).collect()
+}
+
+/// A scene of either kind.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    /// What becomes of a request.
+    Stream(Scene),
+    /// What becomes of a tool call.
+    Ledger(LedgerScene),
+}
+
+impl Part {
+    fn all() -> impl Iterator<Item = Self> {
+        Scene::ALL.into_iter().map(Self::Stream).chain(LedgerScene::ALL.into_iter().map(Self::Ledger))
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Stream(scene) => scene.name(),
+            Self::Ledger(scene) => scene.name(),
+        }
+    }
+
+    fn title(self) -> &'static str {
+        match self {
+            Self::Stream(scene) => scene.title(),
+            Self::Ledger(scene) => scene.title(),
+        }
+    }
 }
 
 /// Everything the demo runs.
 pub struct Demo {
     primary: MockProvider,
     secondary: MockProvider,
+    bank: Bank,
     relay: Server,
-    broken: Option<Scene>,
-    only: Option<Scene>,
+    /// The operator's.
+    token: String,
+    broken: Option<Part>,
+    only: Option<Part>,
     json: bool,
 }
 
@@ -68,18 +108,22 @@ impl Demo {
             Scene::ALL.iter().fold(Script::default(), |script, scene| script.rule(rule(*scene)))
         };
         let start = |script| async { MockProvider::start(script).await.map_err(|error| error.to_string()) };
-        let primary = start(script(&|scene| scene.primary(broken == Some(scene)))).await?;
+        let primary = script(&|scene| scene.primary(broken == Some(Part::Stream(scene)))).rule(LedgerScene::model());
+        let primary = start(primary).await?;
         let secondary = start(script(&|scene| scene.secondary())).await?;
-        let text = config_text(&primary, &secondary, broken);
-        let listening = async |at: &str| {
-            let settings = settings(&format!("[server]\nlisten = \"{at}\"\n[log]\nevents = \"off\"\n{text}"))?;
-            Server::start(settings).await.map_err(|error| format!("the relay can't listen on {at}: {error}"))
-        };
-        let relay = match listening(PREFERRED).await {
-            Ok(relay) => relay,
-            Err(_) => listening("127.0.0.1:0").await?,
-        };
-        Ok(Self { primary, secondary, relay, broken, only, json: options.json })
+        let bank = Bank::start(&LedgerScene::accounts()).await?;
+        let token = fresh_token()?;
+        let parts = setup::Parts { primary: &primary, secondary: &secondary, bank: &bank, broken };
+        let mut relay = Err("nothing is to be listened on".to_owned());
+        for (listen, admin) in LISTEN {
+            let settings = setup::settings(&setup::config_text(listen, admin, &parts), &token)?;
+            relay = Server::start(settings).await.map_err(|error| format!("the relay can't listen: {error}"));
+            if relay.is_ok() {
+                break;
+            }
+        }
+        let relay = relay?;
+        Ok(Self { primary, secondary, bank, relay, token, broken, only, json: options.json })
     }
 
     /// Plays the scenes, telling `out`. True if all went as they must.
@@ -88,14 +132,14 @@ impl Demo {
     /// When `out` can't be written.
     pub async fn play(&self, out: &mut impl Write) -> io::Result<bool> {
         if !self.json {
-            writeln!(out, "Rubicon demo: two scripted providers and the relay on {}\n", self.relay.address())?;
+            let address = self.relay.address();
+            writeln!(out, "Rubicon demo: two scripted providers, a bank that pays, and the relay on {address}\n")?;
         }
-        let scenes: Vec<Scene> =
-            Scene::ALL.into_iter().filter(|scene| self.only.is_none_or(|only| only == *scene)).collect();
+        let scenes: Vec<Part> = Part::all().filter(|part| self.only.is_none_or(|only| only == *part)).collect();
         let mut bad = 0;
         for (index, scene) in scenes.iter().enumerate() {
             let mut lines = String::new();
-            let (report, result) = self.scene(*scene, &mut lines).await;
+            let (report, result) = self.part(*scene, &mut lines).await;
             bad += usize::from(result.is_err());
             if self.json {
                 let expected = result.err();
@@ -117,6 +161,20 @@ impl Demo {
         Ok(bad == 0)
     }
 
+    /// Plays one scene of either kind.
+    async fn part(&self, part: Part, lines: &mut String) -> (serde_json::Value, Result<(), String>) {
+        let scene = match part {
+            Part::Stream(scene) => return self.scene(scene, lines).await,
+            Part::Ledger(scene) => scene,
+        };
+        let base = format!("http://{}", self.relay.address());
+        let broken = self.broken == Some(part);
+        let stage = Stage { base, bank: &self.bank, provider: &self.primary, token: &self.token, broken };
+        let tale = scene.play(&stage).await;
+        lines.push_str(&tale.lines);
+        tale.told()
+    }
+
     /// Plays one scene: what was seen (for programs), and the first thing that was not as it must be.
     async fn scene(&self, scene: Scene, lines: &mut String) -> (serde_json::Value, Result<(), String>) {
         match self.observe(scene, lines).await {
@@ -135,7 +193,8 @@ impl Demo {
 
     async fn observe(&self, scene: Scene, lines: &mut String) -> Result<(Seen, (u64, u64), serde_json::Value), String> {
         let client = Client::new(format!("http://{}", self.relay.address()));
-        let kills = scene.kills(self.broken == Some(scene));
+        let broken = self.broken == Some(Part::Stream(scene));
+        let kills = scene.kills(broken);
         if kills {
             self.switch("primary", true).await?;
         }
@@ -145,10 +204,10 @@ impl Demo {
         if kills {
             self.switch("primary", false).await?;
         }
-        if let Some(next) = scene.next_turn(self.broken == Some(scene)) {
+        if let Some(next) = scene.next_turn(broken) {
             seen = client.post(scene.path(), &next).await?;
         }
-        if scene.client_repeats(self.broken == Some(scene)) {
+        if scene.client_repeats(broken) {
             client.post(scene.path(), &scene.request()).await?;
         }
         let calls = (self.primary.calls_of(scene.name()), self.secondary.calls_of(scene.name()));
@@ -187,8 +246,13 @@ impl Demo {
                 scene.name()
             )?;
         }
+        by_hand::lines(out, &base, &self.admin(), &self.token)?;
         writeln!(out, "\nor point an SDK at it: base_url = \"{base}/v1\", any api_key, model = \"failover-503\"")?;
         writeln!(out, "Ctrl-C ends it.")
+    }
+
+    fn admin(&self) -> String {
+        self.relay.admin_address().map(|address| format!("http://{address}")).unwrap_or_default()
     }
 
     /// Takes everything down.
@@ -199,50 +263,16 @@ impl Demo {
     }
 }
 
-fn named(name: Option<&str>) -> Result<Option<Scene>, String> {
+fn named(name: Option<&str>) -> Result<Option<Part>, String> {
     let Some(name) = name else { return Ok(None) };
-    let found = Scene::ALL.into_iter().find(|scene| scene.name() == name);
+    let found = Part::all().find(|part| part.name() == name);
     found.map(Some).ok_or_else(|| format!("there is no scene {name:?}; there are: {}", scene_names().join(", ")))
 }
 
-fn settings(text: &str) -> Result<config::settings::Settings, String> {
-    let sources = Sources {
-        folder: Path::new(""),
-        env: &|_| None,
-        read: &|_| Err(io::ErrorKind::NotFound.into()),
-        now: UnixMillis::now(),
-        terminal: false,
-    };
-    config::parse(text, "demo", &sources).map(|loaded| loaded.settings).map_err(|problems| {
-        problems.iter().map(|problem| format!("{}: {}", problem.key, problem.message)).collect::<Vec<_>>().join("; ")
-    })
-}
-
-/// The demo's configuration: two providers, a route a dialect each, a workflow a scene.
-fn config_text(primary: &MockProvider, secondary: &MockProvider, broken: Option<Scene>) -> String {
-    let mut text = String::new();
-    for (name, stub) in [("primary", primary), ("secondary", secondary)] {
-        let base = stub.base_url();
-        // Writing to a String can't fail.
-        let _ = write!(
-            text,
-            "[provider.{name}]\nkind = \"openai-compatible\"\nbase_url = \"{base}/v1\"\nterminal = \"strict\"\n\
-             [route.{name}]\nprovider = \"{name}\"\ndialects = [\"chat-completions\", \"anthropic-messages\", \"responses\"]\n\
-             capabilities = [\"text\", \"tools\"]\nverified = {{ on = 2026-01-01, by = \"demo\" }}\n"
-        );
-    }
-    for scene in Scene::ALL {
-        let name = scene.name();
-        let _ = write!(
-            text,
-            "[workflow.{name}]\nmodels = [\"{name}\"]\nprimary = \"primary\"\nequivalents = [\"secondary\"]\n\
-             envelope = {{ {} }}\nfailover = {{ enabled = {} }}\n\
-             [[approval]]\nworkflow = \"{name}\"\nroute = \"secondary\"\npurpose = \"failover\"\nby = \"demo\"\n",
-            scene.envelope(),
-            scene.failover(broken == Some(scene)),
-        );
-    }
-    text
+/// A token for this run, as hard to guess as any.
+fn fresh_token() -> Result<String, String> {
+    let random = || getrandom::u64().map_err(|error| format!("no randomness for a token: {error}"));
+    Ok(format!("{:016x}{:016x}", random()?, random()?))
 }
 
 fn describe(lines: &mut String, seen: &Seen, took: u128, calls: (u64, u64), known: &serde_json::Value) {

@@ -31,7 +31,7 @@ pub(super) const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-re
 pub(super) const SOON_S: u64 = 1;
 
 /// Seconds after which a store that failed is worth another look: it is opened anew in between.
-const STORE_S: u64 = 5;
+pub(super) const STORE_S: u64 = 5;
 
 /// Members of an answer, in their order; values are JSON already.
 #[derive(Debug, Default)]
@@ -132,6 +132,18 @@ impl Problem {
     /// The decision that this refusal is: its code, save for what was erased.
     pub(super) fn decision(&self) -> String {
         if self.status == 410 { "gone".to_owned() } else { self.code.clone() }
+    }
+
+    /// Status, code, words, and the seconds after which it may be sent again: for `EXECUTIONS.md`.
+    #[cfg(test)]
+    pub(super) fn told(&self) -> (u16, &str, &str, Option<u64>) {
+        (self.status, &self.code, &self.message, self.retry_after_s)
+    }
+
+    /// The members beside `error`, in their order.
+    #[cfg(test)]
+    pub(super) fn members(&self) -> Vec<&'static str> {
+        self.extra.members.0.iter().map(|(name, _)| *name).collect()
     }
 
     /// The record's version.

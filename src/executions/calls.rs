@@ -21,9 +21,9 @@ use super::prefer;
 use super::settle::key_of;
 
 /// A claim: arguments of at most a mebibyte as they are written, and names.
-const CLAIM_BYTES_MAX: usize = 2 << 20;
+pub(super) const CLAIM_BYTES_MAX: usize = 2 << 20;
 
-const MEMBERS: [&str; 9] =
+pub(super) const MEMBERS: [&str; 9] =
     ["operation_id", "root", "tool", "arguments", "occurrence", "tool_call_id", "lease_ms", "claim_id", "confirm"];
 
 /// `POST /v1/executions`.

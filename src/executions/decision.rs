@@ -40,79 +40,94 @@ fn whole(reader: &dyn Reader, record: &Record) -> Box<RawValue> {
 
 /// The answer to a claim.
 pub(super) async fn answer(app: &App, claimed: Claimed) -> Answered {
-    match claimed {
-        Claimed::Execute { record, lease_token } => {
-            let body = decided("execute", object(app, &record).await).with("lease_token", &lease_token);
-            Ok(about(json(StatusCode::CREATED, &body), &record, true))
-        }
-        Claimed::UseResult(record) => {
-            let body = decided("use_result", object(app, &record).await);
-            let mut answer = about(json(StatusCode::OK, &body), &record, false);
-            answer.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
-            Ok(answer)
-        }
-        Claimed::AwaitApproval(record) => {
-            let body = decided("await_approval", object(app, &record).await);
-            Ok(about(json(StatusCode::ACCEPTED, &body), &record, true))
-        }
-        other => Err(refusal(app, other).await),
+    let Some((status, decision)) = granted(&claimed) else { return Err(refusal(app, claimed).await) };
+    let (record, lease_token, replayed) = match claimed {
+        Claimed::Execute { record, lease_token } => (record, Some(lease_token), false),
+        Claimed::UseResult(record) => (record, None, true),
+        Claimed::AwaitApproval(record) => (record, None, false),
+        other => return Err(refusal(app, other).await),
+    };
+    let mut body = Members::default().with("decision", &decision).with("execution", &object(app, &record).await);
+    if let Some(lease_token) = lease_token {
+        body = body.with("lease_token", &lease_token);
     }
+    let mut answer = about(json(status, &body), &record, !replayed);
+    if replayed {
+        answer.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
+    }
+    Ok(answer)
 }
 
-fn decided(decision: &'static str, execution: Box<RawValue>) -> Members {
-    Members::default().with("decision", &decision).with("execution", &execution)
+/// The decisions that are no refusals, with their status.
+pub(super) fn granted(claimed: &Claimed) -> Option<(StatusCode, &'static str)> {
+    match claimed {
+        Claimed::Execute { .. } => Some((StatusCode::CREATED, "execute")),
+        Claimed::UseResult(_) => Some((StatusCode::OK, "use_result")),
+        Claimed::AwaitApproval(_) => Some((StatusCode::ACCEPTED, "await_approval")),
+        _ => None,
+    }
 }
 
 /// The decisions that let nothing run and have no result.
 pub(super) async fn refusal(app: &App, claimed: Claimed) -> Problem {
-    let (record, problem) = match claimed {
-        Claimed::InProgress(record) => {
+    let problem = refused(&claimed);
+    let decision = problem.decision();
+    let problem = problem.with("decision", &decision);
+    let record = match claimed {
+        Claimed::Confirm { similar: None, .. } => return problem.with("similar", &None::<()>),
+        Claimed::Confirm { similar: Some(similar), .. } => {
+            return problem.with("similar", &object(app, &similar).await);
+        }
+        Claimed::InProgress(record)
+        | Claimed::Reconcile(record)
+        | Claimed::Stop(record)
+        | Claimed::Gone(record)
+        | Claimed::Conflict { record, .. }
+        | Claimed::Execute { record, .. }
+        | Claimed::UseResult(record)
+        | Claimed::AwaitApproval(record) => record,
+    };
+    problem
+        .with("execution", &object(app, &record).await)
+        .version(record.version)
+        .header(EXECUTION_KEY, key_header(&record))
+}
+
+/// What a refusal says by itself; the execution comes beside it.
+pub(super) fn refused(claimed: &Claimed) -> Problem {
+    match claimed {
+        Claimed::InProgress(_) => {
             let message = "It is running now. Ask again later, or wait with `Prefer: wait=N`.";
-            (record, Problem::new(409, "in_progress", message).retry_after(SOON_S))
+            Problem::new(409, "in_progress", message).retry_after(SOON_S)
         }
         Claimed::Reconcile(record) => {
-            let text = model_text(&record);
             let message =
                 "It was started and its outcome is not known: it is being checked, and does not run again meanwhile.";
-            (record, Problem::new(409, "reconcile", message).with("model_text", &text))
+            Problem::new(409, "reconcile", message).with("model_text", &model_text(record))
         }
-        Claimed::Stop(record) => {
-            let problem = Problem::new(409, "stop", why_stopped(&record));
-            (record, problem)
-        }
-        Claimed::Gone(record) => {
+        Claimed::Stop(record) => Problem::new(409, "stop", why_stopped(record)),
+        Claimed::Gone(_) => {
             let message = "It ran, and what it answered was erased after its retention: it never runs again.";
-            (record, Problem::new(410, "result_erased", message))
+            Problem::new(410, "result_erased", message)
         }
-        Claimed::Conflict { record, differs } => {
+        Claimed::Conflict { differs, .. } => {
             let pointers: Vec<String> = differs.pointers.iter().map(ToString::to_string).collect();
             let message = "The same intent is on record in other words: it is one execution and does not run a second time. \
                            If another one is meant, say so with `occurrence`.";
             let problem = Problem::new(422, "conflict", message).with("differs", &pointers);
-            (record, if differs.complete { problem } else { problem.with("differs_complete", &false) })
+            if differs.complete { problem } else { problem.with("differs_complete", &false) }
         }
-        Claimed::Confirm { why, similar, confirm_token, fingerprint } => {
-            let problem = Problem::new(409, "confirm", why_confirm(why, confirm_token.is_some()))
-                .with("decision", &"confirm")
+        Claimed::Confirm { why, confirm_token, fingerprint, .. } => {
+            Problem::new(409, "confirm", why_confirm(*why, confirm_token.is_some()))
                 .with("reason", &why.name())
-                .with("confirm_token", &confirm_token)
-                .with("fingerprint", &fingerprint);
-            return match similar {
-                None => problem.with("similar", &None::<()>),
-                Some(similar) => problem.with("similar", &object(app, &similar).await),
-            };
+                .with("confirm_token", confirm_token)
+                .with("fingerprint", fingerprint)
         }
         // Answered by `answer`: they are no refusals.
-        Claimed::Execute { record, .. } | Claimed::UseResult(record) | Claimed::AwaitApproval(record) => {
-            (record, Problem::new(409, "in_progress", "It goes on.").retry_after(SOON_S))
+        Claimed::Execute { .. } | Claimed::UseResult(_) | Claimed::AwaitApproval(_) => {
+            Problem::new(409, "in_progress", "It goes on.").retry_after(SOON_S)
         }
-    };
-    let decision = problem.decision();
-    problem
-        .with("decision", &decision)
-        .with("execution", &object(app, &record).await)
-        .version(record.version)
-        .header(EXECUTION_KEY, key_header(&record))
+    }
 }
 
 fn why_stopped(record: &Record) -> &'static str {

@@ -2,8 +2,9 @@
 //!
 //! In: requests with a client's key. Out: JSON, each decision of the ledger by its own status. `ask.rs` lets a request in and `body.rs`
 //! reads it strictly; `claims.rs` makes a claim of it, `roots.rs` finds its root, `decision.rs` answers; `settle.rs` is the
-//! owner's side of a run; `tools.rs` has the relay run a tool itself. Everything that is decided is decided by the ledger's machine: this room only asks and tells. Tenants never meet: whatever is not a
-//! caller's own is 404, as if it had never been.
+//! owner's side of a run; `tools.rs` has the relay run a tool itself; `EXECUTIONS.md` tells every answer (`doc.rs` prints it).
+//! Everything that is decided is decided by the ledger's machine: this room only asks and tells. Tenants never meet: whatever is
+//! not a caller's own is 404, as if it had never been.
 
 mod answer;
 mod ask;
@@ -11,6 +12,8 @@ mod body;
 mod calls;
 mod claims;
 mod decision;
+#[cfg(test)]
+mod doc;
 mod prefer;
 mod roots;
 mod settle;

@@ -7,7 +7,7 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use http::{Request, StatusCode};
 use rubicon_ledger::{
-    Canonical, Changed, Complete, Denied, ExecutionKey, Heartbeat, Outcome, Record, Refusal, Settlement, ToolResult,
+    Canonical, Changed, Complete, Denied, ExecutionKey, Heartbeat, Outcome, Refusal, Settlement, ToolResult,
 };
 
 use crate::relay::app::App;
@@ -20,13 +20,17 @@ use super::claims::{LEASE_MS, LEASE_MS_MAX, LEASE_MS_MIN, tenant};
 use super::decision::{EXECUTION_KEY, about, key_header, object};
 
 /// A heartbeat: a token and a number.
-const HEARTBEAT_BYTES_MAX: usize = 16 * 1024;
+pub(super) const HEARTBEAT_BYTES_MAX: usize = 16 * 1024;
 
 /// A tool's answer (SPEC Annex, Bounds).
 pub(super) const RESULT_BYTES_MAX: usize = 8 << 20;
 
 /// A completion: a result, an error as large as arguments may be, and names.
-const COMPLETE_BYTES_MAX: usize = RESULT_BYTES_MAX + (1 << 20) + HEARTBEAT_BYTES_MAX;
+pub(super) const COMPLETE_BYTES_MAX: usize = RESULT_BYTES_MAX + (1 << 20) + HEARTBEAT_BYTES_MAX;
+
+pub(super) const HEARTBEAT_MEMBERS: [&str; 2] = ["lease_token", "lease_ms"];
+
+pub(super) const COMPLETE_MEMBERS: [&str; 5] = ["lease_token", "outcome", "result", "external_reference", "error"];
 
 /// What the journal says of a settlement by the client that ran it.
 const WHY: &str = "owner_said";
@@ -43,7 +47,7 @@ pub(super) async fn heartbeat(
 async fn beat(app: &App, key: Result<Path<String>, PathRejection>, request: Request<HttpBody>) -> Answered {
     let asked = Asked::about_a_run(app, request, HEARTBEAT_BYTES_MAX).await?;
     let key = key_of(key)?;
-    let body = Body::read(&asked.body, &["lease_token", "lease_ms"])?;
+    let body = Body::read(&asked.body, &HEARTBEAT_MEMBERS)?;
     let command = Heartbeat {
         tenant: tenant(&asked.caller)?,
         key,
@@ -67,7 +71,7 @@ pub(super) async fn complete(
 async fn end(app: &App, key: Result<Path<String>, PathRejection>, request: Request<HttpBody>) -> Answered {
     let asked = Asked::about_a_run(app, request, COMPLETE_BYTES_MAX).await?;
     let key = key_of(key)?;
-    let body = Body::read(&asked.body, &["lease_token", "outcome", "result", "external_reference", "error"])?;
+    let body = Body::read(&asked.body, &COMPLETE_MEMBERS)?;
     let command = Complete {
         tenant: tenant(&asked.caller)?,
         key,
@@ -140,20 +144,33 @@ async fn settled(app: &App, changed: Result<Changed, Denied>) -> Answered {
 }
 
 async fn refused(app: &App, denied: Denied) -> Problem {
-    let message = sentence(&denied);
-    let (code, record): (&str, Box<Record>) = match denied {
-        Denied::NotFound => return Problem::not_found(),
-        Denied::ForeignLease => return Problem::new(409, "foreign_lease", message).param("lease_token"),
-        Denied::StaleLease(record) => ("stale_lease", record),
-        Denied::LeaseOver(record) => ("lease_over", record),
-        Denied::AlreadySettled(record) => ("already_settled", record),
-        Denied::VersionMismatch(record) => ("version_mismatch", record),
-        Denied::NotNow { code, record, .. } => (code, record),
+    let problem = problem(&denied);
+    let (Denied::StaleLease(record)
+    | Denied::LeaseOver(record)
+    | Denied::AlreadySettled(record)
+    | Denied::VersionMismatch(record)
+    | Denied::NotNow { record, .. }) = denied
+    else {
+        return problem;
     };
-    Problem::new(409, code, message)
+    problem
         .with("execution", &object(app, &record).await)
         .version(record.version)
         .header(EXECUTION_KEY, key_header(&record))
+}
+
+/// What a refusal says by itself; the execution comes beside it where it is the caller's.
+pub(super) fn problem(denied: &Denied) -> Problem {
+    let code = match denied {
+        Denied::NotFound => return Problem::not_found(),
+        Denied::ForeignLease => return Problem::new(409, "foreign_lease", sentence(denied)).param("lease_token"),
+        Denied::StaleLease(_) => "stale_lease",
+        Denied::LeaseOver(_) => "lease_over",
+        Denied::AlreadySettled(_) => "already_settled",
+        Denied::VersionMismatch(_) => "version_mismatch",
+        Denied::NotNow { code, .. } => code,
+    };
+    Problem::new(409, code, sentence(denied))
 }
 
 fn sentence(denied: &Denied) -> String {

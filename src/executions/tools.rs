@@ -28,10 +28,10 @@ use super::decision::{self, EXECUTION_KEY, key_header};
 use super::{claims, prefer};
 
 /// A claim: arguments of at most a mebibyte as they are written, and names.
-const CALL_BYTES_MAX: usize = 2 << 20;
+pub(super) const CALL_BYTES_MAX: usize = 2 << 20;
 
 /// No `claim_id`: the same one gets the same right to run again, which is for owners who lost an answer. The relay never does.
-const MEMBERS: [&str; 6] = ["operation_id", "root", "arguments", "occurrence", "tool_call_id", "confirm"];
+pub(super) const MEMBERS: [&str; 6] = ["operation_id", "root", "arguments", "occurrence", "tool_call_id", "confirm"];
 
 /// The claim's lease is the runner's to say; this stands until then.
 const LEASE_MS: u64 = claims::LEASE_MS;

@@ -107,7 +107,7 @@ impl Server {
         };
         let admin = admin_listener.as_ref().map(TcpListener::local_addr).transpose()?;
         let app = Arc::new(App::new(Arc::new(settings)).map_err(io::Error::other)?);
-        journal::verify(&app);
+        journal::verify(&app).await;
         let connections = TaskTracker::new();
         let (accepting, closing) = (CancellationToken::new(), CancellationToken::new());
         let serve = |router, listener| {

@@ -1,6 +1,6 @@
 // Drives the real JavaScript SDKs: one JSON command a line in, one JSON line of facts out.
 //
-// The same contract as cases_python.py: `{client, mode, base, model, tools}` in, `{text, pieces, spread_ms,
+// The same contract as cases_python.py: `{client, mode, base, model, tools}` (or `{turn}`, turns_node.mjs) in, `{text, pieces, spread_ms,
 // tools, finish, usage, error}` out, nothing judged here. Every client is made as an application would make it, with its default retries and
 // Node's own fetch. run.py copies this file beside the installed node_modules, which lie outside the tracked tree.
 
@@ -11,6 +11,7 @@ import Anthropic from "@anthropic-ai/sdk";
 import { APICallError, generateText, jsonSchema, RetryError, streamText, tool } from "ai";
 import { createOpenAI } from "@ai-sdk/openai";
 import { createAnthropic } from "@ai-sdk/anthropic";
+import { take } from "./turns_node.mjs";
 
 const KEY = "suite-key";
 const MESSAGES = [{ role: "user", content: "Cross it." }];
@@ -336,6 +337,7 @@ say({
   ),
 });
 for await (const line of createInterface({ input: process.stdin })) {
-  say(await play(JSON.parse(line)));
+  const command = JSON.parse(line);
+  say(command.turn ? await take(command.turn, failure) : await play(command));
 }
 process.exit(0);

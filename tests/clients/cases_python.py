@@ -1,9 +1,10 @@
 """Drives the real Python SDKs: one JSON command a line in, one JSON line of facts out.
 
-In (stdin): `{"client", "mode", "base", "model", "tools"}`. Out (stdout): what the application saw: `text` (collected as
-it was yielded), `pieces`, `spread_ms` (from the first piece to the last), `tools` (whole calls only), `finish`, `usage`, `error`. Nothing is judged here: run.py does
-that with one table for all languages. Every client is made as an application would make it: no retry setting, no
-transport of our own, so that the defaults are what is tested.
+In (stdin): `{"client", "mode", "base", "model", "tools"}`, or `{"turn": …}` (turns_python.py). Out (stdout): what the
+application saw: `text` (collected as it was yielded), `pieces`, `spread_ms` (from the first piece to the last), `tools`
+(whole calls only), `finish`, `usage`, `error`. Nothing is judged here: run.py does that with one table for all languages.
+Every client is made as an application would make it: no retry setting, no transport of our own, so that the defaults are
+what is tested.
 """
 
 import asyncio
@@ -16,6 +17,8 @@ import anthropic
 import openai
 from langchain_anthropic import ChatAnthropic
 from langchain_openai import ChatOpenAI
+
+import turns_python
 
 KEY = "suite-key"
 MESSAGES = [{"role": "user", "content": "Cross it."}]
@@ -372,7 +375,9 @@ def main():
     names = ["openai", "anthropic", "langchain-openai", "langchain-anthropic"]
     print(json.dumps({"ready": {name: metadata.version(name) for name in names}}), file=out, flush=True)
     for line in sys.stdin:
-        print(json.dumps(play(json.loads(line))), file=out, flush=True)
+        command = json.loads(line)
+        facts = turns_python.take(command["turn"], failure) if "turn" in command else play(command)
+        print(json.dumps(facts), file=out, flush=True)
 
 
 if __name__ == "__main__":

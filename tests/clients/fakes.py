@@ -14,6 +14,8 @@ import struct
 import tomllib
 from urllib.parse import urlsplit
 
+import fake_ledger
+
 FAULTS = {
     "clean_end": "ends a cut stream as if nothing had happened",
     "abort_only": "aborts a cut stream without an error frame",
@@ -68,12 +70,14 @@ async def read_body(reader, headers):
 class Reply:
     """Writes one response, chunked once a first byte of the body goes out."""
 
-    def __init__(self, writer):
+    def __init__(self, writer, request=None):
         self.writer = writer
+        self.request = request or {}    # the request's headers
+        self.always = {}                # headers that the answer has, whatever it is
         self.started = False
 
     async def head(self, status, headers, length=None):
-        lines = [f"HTTP/1.1 {status} X"] + [f"{name}: {value}" for name, value in headers.items()]
+        lines = [f"HTTP/1.1 {status} X"] + [f"{name}: {value}" for name, value in (headers | self.always).items()]
         lines.append("transfer-encoding: chunked" if length is None else f"content-length: {length}")
         self.writer.write(("\r\n".join(lines) + "\r\n\r\n").encode("latin-1"))
         self.started = True
@@ -88,7 +92,10 @@ class Reply:
         await self.writer.drain()
 
     async def json(self, status, value, headers=None):
-        data = json.dumps(value).encode()
+        await self.text(status, json.dumps(value), headers)
+
+    async def text(self, status, text, headers=None):
+        data = text.encode()
         await self.head(status, {"content-type": "application/json", **(headers or {})}, len(data))
         self.writer.write(data)
         await self.writer.drain()
@@ -109,7 +116,7 @@ async def serve(port, handle, banner):
             while (head := await read_head(reader)) is not None:
                 line, headers = head
                 method, target, _ = line.split(" ", 2)
-                await handle(method, urlsplit(target).path, await read_body(reader, headers), Reply(writer))
+                await handle(method, urlsplit(target).path, await read_body(reader, headers), Reply(writer, headers))
         except (ConnectionError, asyncio.IncompleteReadError):
             pass
         finally:
@@ -275,20 +282,29 @@ UNAVAILABLE = {"status": "unavailable", "reason": "no_eligible_fallback", "opera
 INTERRUPTED = {"status": "interrupted", "reason": "partial_output", "operation_id": "op_fake", "after": 1,
                "actions": ["restart"], "unresolved_executions": 0, "retryable": False}
 
+UNCERTAIN = {"status": "unavailable", "reason": "side_effect_uncertain", "actions": ["reconcile"], "retryable": False}
+
 
 class Relay:
     def __init__(self, config, fault):
         self.config = config
         self.fault = fault
         self.by_model = {model: flow for flow in config["workflow"].values() for model in flow["models"]}
+        self.ledger = fake_ledger.Ledger(config.get("tool", {}), fault)
 
     async def handle(self, method, path, body, reply):
         if path == "/readyz":
             return await reply.json(200, {})
+        if path not in FORMATS:
+            return await self.ledger.handle(method, path, body, reply)
         fmt, request = FORMATS[path], json.loads(body)
+        operation = self.ledger.enter(request, reply.request.get("rubicon-restart-of"))
+        if operation is None:
+            return await reply.json(409, fmt.body("An outcome is not known.", UNCERTAIN), {"x-should-retry": "false"})
+        reply.always = {"rubicon-operation-id": operation}
         flow = self.by_model[request["model"]]
-        names = [flow["primary"]] + flow["equivalents"]
-        routes = [self.config["route"][name] for name in names[:flow["envelope"]["max_attempts"]]]
+        names = [flow["primary"]] + flow.get("equivalents", [])
+        routes = [self.config["route"][name] for name in names[:flow.get("envelope", {}).get("max_attempts", 1)]]
         if self.fault == "no_failover":
             routes = routes[:1]
         after = flow.get("hold", {}).get("keepalive_after_ms", 15000)
@@ -342,6 +358,7 @@ class Relay:
             answer = await read_body(reader, headers)
             if state["reply"] is None:
                 return True
+            self.ledger.saw(state["reply"].always["rubicon-operation-id"], answer)
             if status in (200, 400):
                 if state["beat"]:
                     state["beat"].cancel()
@@ -363,6 +380,8 @@ class Relay:
                 buffer += chunk
                 while b"\n\n" in buffer:
                     event, buffer = buffer.split(b"\n\n", 1)
+                    if reply:
+                        self.ledger.saw(reply.always["rubicon-operation-id"], event)
                     visible, fault, ending = fmt.read(event)
                     if fault and self.fault != "leaks_error":
                         raise ConnectionError("the provider's own error event")
@@ -412,7 +431,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("part", choices=["provider", "relay"])
     parser.add_argument("file")
-    parser.add_argument("--fault", choices=sorted(FAULTS))
+    parser.add_argument("--fault", choices=sorted(FAULTS | fake_ledger.FAULTS))
     args = parser.parse_args()
     with open(args.file, "rb") as file:
         if args.part == "provider":

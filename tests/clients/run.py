@@ -25,7 +25,10 @@ import threading
 import time
 from pathlib import Path
 
+import ledger
+import ledger_scenes
 import scenarios
+import twin
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -157,7 +160,7 @@ def free_port():
 class Bench:
     """The scripted provider and the relay, running."""
 
-    def __init__(self, selected, folder, fake=None):
+    def __init__(self, selected, folder, fake=None, table=scenarios):
         folder.mkdir(parents=True, exist_ok=True)
         self.relay = None
         binary = Path(os.environ.get("RUBICON_BIN") or ROOT / "target" / "debug" / "rubicon")
@@ -165,14 +168,14 @@ class Bench:
         if fake is None and not binary.is_file():
             raise CannotRun(f"there is no relay at {binary}: build it, or set RUBICON_BIN")
         script, config = folder / "script.json", folder / "rubicon.toml"
-        script.write_text(json.dumps(scenarios.script(selected)))
+        script.write_text(json.dumps(table.script(selected)))
         self.provider = Process("mock", [*fakes, "provider", script] if fake is not None
                                 else [binary, "mock", "--script", script], folder)
         try:
             self.provider_port = self._provider_port()
             self.port = free_port()
             today = datetime.date.today()
-            config.write_text(scenarios.config(
+            config.write_text(table.config(
                 selected, f"http://127.0.0.1:{self.provider_port}", f"127.0.0.1:{self.port}",
                 (today - datetime.timedelta(days=1)).isoformat(), (today + datetime.timedelta(days=60)).isoformat()))
             argv = [*fakes, "relay", config] if fake is not None else [binary, "serve", "-c", config]
@@ -341,7 +344,8 @@ def make_workers(python, node, folder):
         raise CannotRun(f"there is no Python with the SDKs at {python}: .ci/run makes it")
     if not (modules / "node_modules" / "openai").is_dir():
         raise CannotRun(f"there are no SDKs in {modules}/node_modules: .ci/run installs them")
-    shutil.copyfile(HERE / "cases_node.mjs", modules / "cases_node.mjs")
+    for name in ("cases_node.mjs", "turns_node.mjs"):
+        shutil.copyfile(HERE / name, modules / name)
     return {"python": Worker("python", [python, HERE / "cases_python.py"], folder),
             "node": Worker("node", ["node", modules / "cases_node.mjs"], folder)}
 
@@ -355,49 +359,105 @@ def arguments(description):
     return parser
 
 
-def run(args, folder):
+class Report:
+    """What passed and what failed, told as it comes."""
+
+    def __init__(self):
+        self.began, self.passed, self.failed = time.monotonic(), 0, []
+
+    def add(self, name, reasons, facts=None):
+        print(f"{'FAIL' if reasons else 'PASS'} {name}", flush=True)
+        for reason in reasons:
+            print(f"     {reason}", flush=True)
+        if facts is not None:
+            print(f"     {json.dumps(facts, ensure_ascii=False)}", flush=True)
+        self.passed += not reasons
+        self.failed += [name] if reasons else []
+
+    def go_on(self, bench):
+        """Raises where the next case would have no meaning."""
+        if time.monotonic() - self.began > RUN_SECONDS:
+            raise CannotRun(f"over {RUN_SECONDS} s after {self.passed + len(self.failed)} cases")
+        if bench.relay.child.poll() is not None:
+            raise CannotRun(f"the relay ended with {bench.relay.child.returncode}\n{bench.relay.tail()}")
+
+
+def stop(bench, report, fake, name):
+    status = bench.stop()
+    if fake is None:
+        report.add(name, [] if status == 0 else [f"exit status {status}"])
+
+
+def run_cases(args, folder, workers, report):
     selected = scenarios.cases(args.only)
     if not selected:
-        raise CannotRun(f"no case has {args.only!r} in its name")
-    workers = make_workers(args.python, args.node, folder)
+        return
     bench = Bench(selected, folder, args.fake)
-    began, passed, failed = time.monotonic(), 0, []
     try:
         for case in selected:
-            if time.monotonic() - began > RUN_SECONDS:
-                raise CannotRun(f"over {RUN_SECONDS} s after {passed + len(failed)} of {len(selected)} cases")
-            if bench.relay.child.poll() is not None:
-                raise CannotRun(f"the relay ended with {bench.relay.child.returncode}\n{bench.relay.tail()}")
+            report.go_on(bench)
             reasons, facts = play(case, bench, workers)
-            print(f"{'FAIL' if reasons else 'PASS'} {case.name}", flush=True)
-            for reason in reasons:
-                print(f"     {reason}", flush=True)
-            if args.facts:
-                print(f"     {json.dumps(facts, ensure_ascii=False)}", flush=True)
-            passed += not reasons
-            failed += [case.name] if reasons else []
+            report.add(case.name, reasons, facts if args.facts else None)
         late = recount(selected, bench)
-        name = "clients::all::no-later-calls"
-        late = {case: reason for case, reason in late.items() if case not in failed}
-        print(f"{'FAIL' if late else 'PASS'} {name}" + "".join(f"\n     {case}: {late[case]}" for case in late))
-        passed += not late
-        failed += [name] if late else []
+        report.add("clients::all::no-later-calls",
+                   [f"{case}: {reason}" for case, reason in late.items() if case not in report.failed])
+        if report.failed:
+            print(f"--- the relay's last lines\n{bench.relay.tail()}")
+    finally:
+        stop(bench, report, args.fake, "clients::relay::stops-cleanly")
+
+
+def run_ledger(args, folder, workers, report):
+    selected, before = ledger_scenes.scenes(args.only), len(report.failed)
+    if not selected:
+        return
+    tool = ledger.Tool()
+    try:
+        bench = Bench(selected, folder / "ledger", args.fake, ledger_scenes.Table(tool.url))
+        try:
+            for scene in selected:
+                report.go_on(bench)
+                report.add(scene.name, ledger.play(scene, bench, workers, tool))
+            if len(report.failed) > before:
+                print(f"--- the relay's last lines\n{bench.relay.tail()}")
+        finally:
+            stop(bench, report, args.fake, "ledger::relay::stops-cleanly")
+    finally:
+        tool.stop()
+
+
+def run_twin(args, folder, report):
+    for at, name in enumerate(twins(args)):
+        place = folder / f"twin-{at}"
+        bench = Bench(name, place, None, twin.Table)
+        try:
+            report.add(name, twin.play(name, bench, args.python, place))
+        finally:
+            bench.stop()
+
+
+def twins(args):
+    """The example's scenes; never with a fake relay, which has none of the ledger's refusals."""
+    words = [word for word in args.only.split(",") if word]
+    return [name for name in twin.NAMES if args.fake is None and (not words or any(word in name for word in words))]
+
+
+def run(args, folder):
+    if not scenarios.cases(args.only) and not ledger_scenes.scenes(args.only) and not twins(args):
+        raise CannotRun(f"no case has {args.only!r} in its name")
+    workers, report = make_workers(args.python, args.node, folder / "workers"), Report()
+    try:
+        run_cases(args, folder, workers, report)
+        run_ledger(args, folder, workers, report)
+        run_twin(args, folder, report)
     finally:
         for worker in workers.values():
             worker.stop()
-        status = bench.stop()
-    if args.fake is None:
-        name = "clients::relay::stops-cleanly"
-        good = status == 0
-        print(f"{'PASS' if good else 'FAIL'} {name}" + ("" if good else f"\n     exit status {status}"))
-        passed += good
-        failed += [] if good else [name]
-    if failed:
-        print(f"--- the relay's last lines\n{bench.relay.tail()}")
-        print("--- failed\n" + "\n".join(failed))
-    print(f"client cases took {time.monotonic() - began:.1f} s")
-    print(f"{passed} passed, {len(failed)} failed")
-    return 1 if failed else 0
+    if report.failed:
+        print("--- failed\n" + "\n".join(report.failed))
+    print(f"client cases took {time.monotonic() - report.began:.1f} s")
+    print(f"{report.passed} passed, {len(report.failed)} failed")
+    return 1 if report.failed else 0
 
 
 def main():

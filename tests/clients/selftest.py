@@ -10,7 +10,10 @@ import sys
 import tempfile
 from pathlib import Path
 
+import fake_ledger
 import fakes
+import ledger
+import ledger_scenes
 import run
 import scenarios
 
@@ -39,6 +42,40 @@ DEMANDS = {
     "drops_event": ([name for name in EVERYONE if name != "ai-sdk-openai.responses"], ["stream-tool-call"]),
 }
 
+# The same for the ledger's scenes: every client plays those of these kinds, and all must fail.
+BOTH = ["run-by-relay", "run-by-client"]
+LEDGER_DEMANDS = {
+    "runs_twice": BOTH,
+    "pays_again": ["run-by-relay", "parallel"],
+    "forgets_root": BOTH,
+    "one_root": BOTH,
+    "no_occurrences": ["parallel"],
+    "other_bytes": ["run-by-relay", "parallel"],
+    "restarts_at_once": ["restart"],
+    "forgets_restart": ["restart"],
+    "runs_unknown": ["restart"],
+    "odd_record": list(ledger_scenes.KINDS),
+}
+
+
+def check_ledger(fault, kinds, folder, workers):
+    """As `check`, with the ledger's scenes."""
+    wanted = [scene for scene in ledger_scenes.scenes() if scene.kind in kinds]
+    tool = ledger.Tool()
+    try:
+        bench = run.Bench(wanted, folder / f"ledger-{fault}", fault, ledger_scenes.Table(tool.url))
+        try:
+            for scene in wanted:
+                why = ledger.play(scene, bench, workers, tool)
+                if fault:
+                    yield bool(why), f"{scene.name} notices {fault}"
+                else:
+                    yield not why, f"{scene.name} passes without a fault" + "".join(f"\n     {one}" for one in why)
+        finally:
+            bench.stop()
+    finally:
+        tool.stop()
+
 
 def check(fault, names, words, folder, workers):
     """Yields (good, text) for each demand of one fault."""
@@ -61,7 +98,7 @@ def check(fault, names, words, folder, workers):
 
 def main():
     args = run.arguments(__doc__.split("\n")[0]).parse_args()
-    missing = set(fakes.FAULTS) ^ set(DEMANDS)
+    missing = (set(fakes.FAULTS) ^ set(DEMANDS)) | (set(fake_ledger.FAULTS) ^ set(LEDGER_DEMANDS))
     passed = failed = 0
     with tempfile.TemporaryDirectory(prefix="rubicon-selftest-") as folder:
         folder = Path(folder)
@@ -72,11 +109,13 @@ def main():
             try:
                 quick = [case for words in DEMANDS.values() for case in words[1]]
                 plays = [("", EVERYONE, sorted(set(quick)))] + [(fault, *DEMANDS[fault]) for fault in DEMANDS]
-                for fault, names, words in plays:
-                    for good, text in check(fault, names, words, folder, workers):
-                        passed += good
-                        failed += not good
-                        print(f"{'PASS' if good else 'FAIL'} selftest::{text}", flush=True)
+                ledgers = [("", list(ledger_scenes.KINDS)), *LEDGER_DEMANDS.items()]
+                checks = [check_ledger(fault, kinds, folder, workers) for fault, kinds in ledgers]
+                checks += [check(fault, names, words, folder, workers) for fault, names, words in plays]
+                for good, text in (found for found_by in checks for found in found_by):
+                    passed += good
+                    failed += not good
+                    print(f"{'PASS' if good else 'FAIL'} selftest::{text}", flush=True)
             finally:
                 for worker in workers.values():
                     worker.stop()

@@ -17,6 +17,9 @@ use crate::relay::{KEY, Up};
 /// Times that an agent asks before it gives up; a relay that is down does not count.
 const ASKS_MAX: u32 = 200;
 
+/// Between two intents of one agent.
+const PACE: Duration = Duration::from_millis(5);
+
 /// A small random sequence of our own: the seed of a run is all there is to repeat it.
 pub(crate) mod rand_like {
     /// SplitMix64.
@@ -126,6 +129,8 @@ pub(crate) async fn work(world: Arc<World>, mut draw: Draw) {
         let faulty = world.faulty.load(Ordering::SeqCst) && draw.below(10) < 3;
         let fault = if faulty { FAULTS[usize::try_from(draw.below(7)).unwrap_or(0)] } else { "none" };
         one(&world, tool, fault).await;
+        // A few hundred intents a second are enough to be in the way of every kill.
+        tokio::time::sleep(PACE).await;
     }
 }
 

@@ -30,7 +30,7 @@ const AGENTS: u64 = 4;
 const REACH: Duration = Duration::from_secs(30);
 
 /// Where the relay dies, and the tool whose calls lead there (LEDGER.md 6).
-const POINTS: [(&str, Option<&str>); 13] = [
+const POINTS: [(&str, Option<&str>); 17] = [
     ("claim-before-durable", None),
     ("claim-durable", Some("charge")),
     ("tool-connected", Some("charge")),
@@ -41,9 +41,14 @@ const POINTS: [(&str, Option<&str>); 13] = [
     ("outcome-in-commit", None),
     ("outcome-durable", Some("charge")),
     ("client-half-sent", Some("charge")),
+    ("client-all-sent", Some("charge")),
     ("probe-sent", Some("charge_probed")),
     ("probe-verdict", Some("charge_probed")),
     ("operator-resolve", Some("charge")),
+    // In the writer: any transition of anybody.
+    ("ledger-before-commit", None),
+    ("ledger-in-commit", None),
+    ("ledger-after-commit-before-answer", None),
 ];
 
 /// The tool has done it, and no byte of its answer is there: only the driver can know the moment.
@@ -202,7 +207,7 @@ async fn no_effect_is_doubled_and_none_is_lost_however_often_the_relay_is_killed
         let (mut hit, mut tries) = (0, 0);
         while hit < kills && tries < kills + 5 {
             tries += 1;
-            hit += u64::from(run.die_at(point, 1 + tries % 3).await);
+            hit += u64::from(run.die_at(point, 1 + tries % 5).await);
         }
         died += hit;
         hits.push((point, hit));

@@ -14,7 +14,7 @@ fn example(name: &str) -> std::path::PathBuf {
 
 #[test]
 fn the_configs_have_no_problem_and_their_failovers_can_act() {
-    for name in ["quickstart/rubicon.toml", "rubicon-failover.toml", "azure-bedrock.toml"] {
+    for name in ["quickstart/rubicon.toml", "rubicon-failover.toml", "azure-bedrock.toml", "agent/rubicon.toml"] {
         let env = |name: &str| (!name.starts_with("OTEL_")).then(|| format!("key-{name}"));
         let now = UnixMillis::now();
         let loaded = config::load(&example(name), &env, now).unwrap_or_else(|problems| panic!("{problems:#?}"));

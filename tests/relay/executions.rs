@@ -324,3 +324,30 @@ async fn the_ledger_is_part_of_being_ready() {
     let wrong: HeaderMap = send(client(Http::One).get(url(&relay, "/v1/executions"))).await.headers;
     assert_eq!(wrong["allow"], "POST");
 }
+
+/// The README's lines for an application, run as they stand there against this relay.
+#[tokio::test]
+async fn the_readmes_lines_claim_run_and_complete() {
+    let tool = "[tool.refund_order]\nkey_fields = [\"/order\"]\n";
+    let relay = relay(&Setup::primary("http://127.0.0.1:9").server("store = \"memory\"").tables(tool).text()).await;
+    let readme = include_str!("../../README.md");
+    let (_, rest) = readme.split_once("<!-- ledger: application -->\n```sh\n").expect("the README has the lines");
+    let (lines, _) = rest.split_once("```").expect("and their end");
+    let (mut key, mut lease, mut said) = (String::new(), String::new(), Vec::new());
+    for line in lines.lines() {
+        let line = line.replace("http://127.0.0.1:8080/", &url(&relay, "/"));
+        let mut shell = tokio::process::Command::new("sh");
+        let output = shell.args(["-ec", &line]).env("KEY", &key).env("LEASE", &lease).output().await.expect("a shell");
+        let told: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{line}: {output:?}"));
+        if let Some(token) = told["lease_token"].as_str() {
+            lease = token.to_owned();
+            key = told["execution"]["key"].as_str().expect("a key").to_owned();
+        }
+        said.push((told["decision"].clone(), told["execution"]["state"].clone(), told["execution"]["result"].clone()));
+    }
+    let result = json!({ "refunded": "1001" });
+    assert_eq!(said[0], (json!("execute"), json!("started"), Value::Null));
+    assert_eq!(said[1], (Value::Null, json!("succeeded"), result.clone()));
+    assert_eq!(said[2], (json!("use_result"), json!("succeeded"), result));
+    assert_eq!(said.len(), 3);
+}

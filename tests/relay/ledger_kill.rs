@@ -124,3 +124,26 @@ async fn a_full_disk_refuses_claims_and_nothing_else_until_there_is_room() {
     assert_eq!(again.json()["lease_token"], first.json()["lease_token"], "nothing acknowledged was lost");
     relay.stop().await;
 }
+
+#[tokio::test]
+async fn a_damaged_ledger_takes_no_claims() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let relay = serve(folder.path(), TOOLS).await;
+    assert_eq!(post(&relay, "/v1/executions", &claim(1, "c1")).await.status, 201);
+    relay.kill_9().await;
+    // The record stays, and nothing finds it any more: its call would run again.
+    let store = redb::Database::open(folder.path().join("data/rubicon.redb")).expect("a store");
+    let index: redb::TableDefinition<'_, &[u8; 25], ()> = redb::TableDefinition::new("index");
+    let writing = store.begin_write().expect("a transaction");
+    writing.open_table(index).expect("the index").retain(|_, ()| false).expect("emptied");
+    writing.commit().expect("damage");
+    drop(store);
+
+    let relay = serve(folder.path(), TOOLS).await;
+    let refused = post(&relay, "/v1/executions", &claim(1, "other")).await;
+    assert_eq!((refused.status, &refused.json()["error"]["code"]), (503, &json!("ledger_unavailable")));
+    let ready = get(&relay, "/readyz").await;
+    assert_eq!((ready.status, &ready.json()["ledger"]), (200, &json!("unavailable")), "{}", ready.text());
+    relay.says("the ledger is damaged and takes no claims", 1).await;
+    assert_eq!(get(&relay, "/v1/models").await.status, 200, "everything else goes on");
+}

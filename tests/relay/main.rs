@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 
 mod admin;
+mod agent;
 mod answers;
 mod azure;
 mod bad_input;

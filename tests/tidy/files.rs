@@ -15,7 +15,10 @@ const LINES_WITHOUT_REASON_MAX: usize = 400;
 /// Files with more production lines than [`LINES_WITHOUT_REASON_MAX`], and why they stay whole.
 const LONG: &[(&str, &str)] = &[
     ("ledger/src/command.rs", "everything that may be asked of the ledger, and every answer, on one page"),
-    ("ledger/src/store/redb/rows.rs", "the layout of every row: what is written and what is read back stand side by side"),
+    (
+        "ledger/src/store/redb/rows.rs",
+        "the layout of every row: what is written and what is read back stand side by side",
+    ),
     ("src/classify/rules.rs", "one table, read from top to bottom: its order is the judgement"),
     ("src/relay/handler.rs", "admission in the order in which a request meets it, and the small endpoints beside it"),
     ("src/relay/operation.rs", "the one driver: what it may do next stands on one page"),

@@ -28,7 +28,7 @@ mod waiters;
 mod writer;
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 
 use tokio::sync::oneshot;
@@ -146,6 +146,8 @@ struct Shared {
     counters: Counters,
     available: AtomicBool,
     failure: Mutex<Option<String>>,
+    /// The store was found damaged: no claim is taken any more.
+    condemned: OnceLock<String>,
     head: Mutex<Head>,
 }
 
@@ -219,6 +221,7 @@ impl Ledger {
             counters: Counters::default(),
             available: AtomicBool::new(true),
             failure: Mutex::default(),
+            condemned: OnceLock::new(),
             head: Mutex::new(store.head()),
         });
         shared.counters.set_open(open);
@@ -298,6 +301,7 @@ impl Ledger {
     /// # Errors
     /// When nothing could be made durable.
     pub async fn submit(&self, command: Command) -> Result<Reply, Unavailable> {
+        self.holds(&command)?;
         let (answer, reply) = oneshot::channel();
         self.inner.shared.queue.push(command, answer)?;
         // An answer's end without an answer: the writer is gone.
@@ -309,6 +313,7 @@ impl Ledger {
     /// # Errors
     /// When nothing could be made durable.
     pub fn submit_blocking(&self, command: Command) -> Result<Reply, Unavailable> {
+        self.holds(&command)?;
         let (answer, reply) = oneshot::channel();
         self.inner.shared.queue.push(command, answer)?;
         reply.blocking_recv().unwrap_or(Err(Unavailable::Closed))
@@ -362,13 +367,27 @@ impl Ledger {
     /// Whether changes can be made durable.
     #[must_use]
     pub fn is_available(&self) -> bool {
-        self.inner.shared.available.load(Ordering::Acquire)
+        self.inner.shared.available.load(Ordering::Acquire) && self.inner.shared.condemned.get().is_none()
     }
 
     /// Why changes cannot be made durable, while they cannot.
     #[must_use]
     pub fn failure(&self) -> Option<String> {
-        lock(&self.inner.shared.failure).clone()
+        self.inner.shared.condemned.get().cloned().or_else(|| lock(&self.inner.shared.failure).clone())
+    }
+
+    /// Takes no claim any more, to the end of this life: somebody found the store damaged ([`Reader::verify`]), so a record that is there may
+    /// not be found, and what it stands for would run again. Completions and changes are still taken: what is known is better kept.
+    pub fn condemn(&self, why: &str) {
+        // The first reason is the one to look at.
+        let _ = self.inner.shared.condemned.set(format!("the store is damaged: {why}"));
+    }
+
+    fn holds(&self, command: &Command) -> Result<(), Unavailable> {
+        match (command, self.inner.shared.condemned.get()) {
+            (Command::Claim(_), Some(why)) => Err(Unavailable::Store(why.clone())),
+            _ => Ok(()),
+        }
     }
 
     /// The journal's end as it is known to be persisted, without a read: to be kept elsewhere, so that a cut-off tail is found.
