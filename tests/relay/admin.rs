@@ -299,7 +299,11 @@ async fn the_journal_is_read_a_page_at_a_time_and_verified() {
     let cut = read("/verify?head=00000000000000000000000000000000000000000000000000000000000000ff").await;
     assert_eq!((&cut["ok"], &cut["broken"]["why"]), (&json!(false), &json!("cut_off")));
     assert_eq!(get(&base, "/admin/v1/journal/verify?head=short", Who::Viewer).await.status, 400);
-    assert_eq!(get(&base, "/admin/v1/journal/verify?head=", Who::Viewer).await.status, 400, "a variable that was not set");
+    assert_eq!(
+        get(&base, "/admin/v1/journal/verify?head=", Who::Viewer).await.status,
+        400,
+        "a variable that was not set"
+    );
 }
 
 #[tokio::test]

@@ -16,6 +16,10 @@ const LINES_WITHOUT_REASON_MAX: usize = 400;
 const LONG: &[(&str, &str)] = &[
     ("ledger/src/command.rs", "everything that may be asked of the ledger, and every answer, on one page"),
     (
+        "ledger/src/ledger/mod.rs",
+        "the handle: every question that a program may ask of a ledger, with what each promises",
+    ),
+    (
         "ledger/src/store/redb/rows.rs",
         "the layout of every row: what is written and what is read back stand side by side",
     ),
@@ -23,6 +27,7 @@ const LONG: &[(&str, &str)] = &[
     ("src/relay/handler.rs", "admission in the order in which a request meets it, and the small endpoints beside it"),
     ("src/relay/operation.rs", "the one driver: what it may do next stands on one page"),
     ("src/relay/stream.rs", "one streamed attempt from its head to its end, with the state that all of it shares"),
+    ("src/tool/run.rs", "one run from its claim to its answer: the order of the steps is the promise"),
 ];
 
 /// A tracked text file.

@@ -50,7 +50,7 @@ const CODES: &[(&str, &str)] = &[
     (
         "not_executed",
         "From `POST /v1/tools/…` only: it ran now, and it is proved that it had no effect. The same call runs it again, within \
-      `max_runs`. `decision` is `stop`.",
+      `max_runs`. `decision` is `not_executed`.",
     ),
     (
         "ledger_unavailable",

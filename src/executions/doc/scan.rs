@@ -1,4 +1,4 @@
-//! The refusals that stand in the room's source: each `Problem::new(status, "code", …)` and whether `.retry_after` follows.
+//! The refusals that stand in the room's source: each `Problem::new(status, "code", …)` and whether `.retry_after` or `.retryable` follows.
 //!
 //! In: the text of the files, without their tests. Out: codes with their statuses. A reader of this room's own habits, no parser of Rust: a
 //! call whose code is not a literal must stand in [`VARIABLE`](super::VARIABLE), or the test fails.
@@ -90,7 +90,7 @@ fn call(rest: &str, constructor: &str, text: &str) -> Call {
     Call {
         statuses: numbers.collect(),
         code: literal.map(str::to_owned).ok_or_else(|| code.to_owned()),
-        again: statement(rest, constructor).contains(".retry_after("),
+        again: [".retry_after(", ".retryable("].iter().any(|word| statement(rest, constructor).contains(word)),
     }
 }
 
