@@ -18,8 +18,8 @@ use crate::record::{Effect, Evidence, Record, State, UnixMillis};
 
 pub use memory::MemoryStore;
 pub use redb::{
-    BackupError, CACHE_BYTES, OpenError, RedbOptions, RedbStore, backup_offline, head_path, keep_head, kept_head,
-    open_offline, restore,
+    BackupError, CACHE_BYTES, FileLock, OpenError, RedbOptions, RedbStore, backup_offline, head_path, keep_head,
+    kept_head, open_offline, restore,
 };
 
 /// Sightings that are kept; the oldest go first. At some 150 bytes each these are 30 MiB of a file.

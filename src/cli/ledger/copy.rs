@@ -9,7 +9,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rubicon_ledger::store::{OpenError, Store as _, Verdict, Write, head_path, keep_head};
+use rubicon_ledger::store::{FileLock, OpenError, Store as _, Verdict, Write, head_path, keep_head};
 use rubicon_ledger::{Draft, UnixMillis};
 use serde_json::{Value, json};
 
@@ -18,6 +18,13 @@ use super::args::{BackupArgs, RestoreArgs};
 use super::file::{self, Opened};
 use crate::clock;
 use crate::config::outside;
+
+/// What the process with this id writes before it has the name `to`.
+pub(super) fn part_path(to: &Path, process: u32) -> PathBuf {
+    let mut name = to.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{process}.part"));
+    to.with_file_name(name)
+}
 
 /// A file that is being written beside its name, and gets it when it is whole.
 pub(super) struct Part {
@@ -36,9 +43,7 @@ impl Part {
 
     /// Begins what is to take the place of `to`.
     fn beside(to: &Path) -> Result<Self, Failure> {
-        let mut name = to.file_name().unwrap_or_default().to_owned();
-        name.push(format!(".{}.part", std::process::id()));
-        let path = to.with_file_name(name);
+        let path = part_path(to, std::process::id());
         // What tools were called with is nobody else's business.
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
         let file = file.map_err(|error| Failure::problem(format!("{}: {error}", path.display())))?;
@@ -113,10 +118,10 @@ pub(super) fn backup(opened: Box<Opened>, backup: &BackupArgs) -> Result<Value, 
 pub(super) fn restore(restore: &RestoreArgs) -> Result<Value, Failure> {
     let target = target(restore)?;
     let there = target.exists();
-    // Held until the other one is in its place: no relay starts over it in between.
-    let _held = match file::open(&target) {
+    // Held until the other one is in its place: no relay starts over it in between. Not read: it may be what is damaged.
+    let _held = match FileLock::of(&target) {
         Err(error @ OpenError::InUse(_)) => return Err(file::cannot_open(&error)),
-        opened => opened.ok(),
+        held => held.ok(),
     };
     if there && !restore.force {
         let message =

@@ -42,6 +42,7 @@ pub(super) fn open(path: &Path) -> Result<Opened, OpenError> {
     if !path.exists() {
         return Err(OpenError::Missing(path.to_owned()));
     }
+    rubicon_ledger::failpoint::hit("ledger-file-open");
     // Nothing is made, so nothing random is needed.
     let store = RedbStore::open(path, RedbOptions::new([0; 32]))?;
     Ok(Opened { path: path.to_owned(), store })

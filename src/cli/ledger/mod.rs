@@ -3,6 +3,7 @@
 //! In: what to do. Out: tables for people, the relay's JSON for programs. Changes go over the admin side only: they need an operator's
 //! name. What only reads also reads a file that no relay holds.
 
+mod apart;
 mod args;
 mod copy;
 mod file;
@@ -24,6 +25,9 @@ use screen::Screen;
 
 /// Does it.
 pub async fn run(args: LedgerArgs) -> ExitCode {
+    if let Some(code) = apart::run(&args.command) {
+        return code;
+    }
     let screen = Screen::of_stdout();
     match args.command {
         LedgerCommand::List(list) => {

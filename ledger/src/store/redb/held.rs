@@ -6,6 +6,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::ops::Bound;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -88,6 +89,29 @@ impl OpenError {
                 Self::io(path, error)
             }
             other => Self::not_ours(path, other),
+        }
+    }
+}
+
+/// The lock of a ledger's file without the ledger: whatever is in it is not read. No store opens the file while this is held.
+#[derive(Debug)]
+pub struct FileLock(#[expect(dead_code, reason = "held, not used")] FileBackend);
+
+impl FileLock {
+    /// Takes it.
+    ///
+    /// # Errors
+    /// [`OpenError::InUse`] while a process has the ledger; [`OpenError::Missing`], [`OpenError::Io`].
+    pub fn of(path: &Path) -> Result<Self, OpenError> {
+        let file = OpenOptions::new().read(true).write(true).open(path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => OpenError::Missing(path.to_owned()),
+            _ => OpenError::io(path, error),
+        })?;
+        let backend = FileBackend::new(file).map_err(|error| OpenError::of(path, error))?;
+        match backend.try_lock_range(Bound::Unbounded, Bound::Unbounded) {
+            Ok(true) => Ok(Self(backend)),
+            Ok(false) => Err(OpenError::InUse(path.to_owned())),
+            Err(error) => Err(OpenError::io(path, error.into())),
         }
     }
 }

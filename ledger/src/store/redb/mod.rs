@@ -37,7 +37,7 @@ use redb::StorageBackend;
 pub use self::backup::{BackupError, backup_offline, restore};
 pub use self::head::{head_path, keep_head, kept_head};
 use self::held::Held;
-pub use self::held::OpenError;
+pub use self::held::{FileLock, OpenError};
 pub use self::offline::open_offline;
 use self::read::{RedbReader, Snapshot, row};
 use self::tables::{Known, failed};
