@@ -2,7 +2,7 @@
 //!
 //! A copy is made row by row in one read transaction, so that it is the ledger of one moment; a copy over several would mix an old journal
 //! with newer records. Pages that are rewritten meanwhile are not used again until it ends, so a busy file grows for as long as the copy
-//! takes; it is some seconds for a million records. A copy of the file's bytes would be none: redb's file is whole only when it is closed.
+//! takes; 18 s were measured for a million records (`examples/million.rs`). A copy of the file's bytes would be none: redb's file is whole only when it is closed.
 
 use std::fs::{self, File};
 use std::io;
