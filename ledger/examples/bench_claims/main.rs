@@ -1,7 +1,7 @@
 //! Durable claims a second: `cargo run --release -p rubicon-ledger --example bench_claims [-- FOLDER [SECONDS]]`.
 //!
 //! For 1, 16, 256 and 1,024 callers that claim without a pause, each claim another key: how many a second are answered after they are on the
-//! disk. Beside each row, measured just before it because disks change their mind within minutes: how many `append 4 KiB + fdatasync` the
+//! disk. Beside each row, measured in turns with it because disks change their mind within seconds: how many `append 4 KiB + fdatasync` the
 //! disk does, and how many claims the same store does with one commit each. Syncs are counted by the store's own backend. FOLDER must be on
 //! the disk that is meant (`target/bench_claims` if none is named; a folder in memory measures nothing).
 
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use backend::Counted;
+use backend::Counted as Backend;
 use rubicon_ledger::store::{RedbOptions, RedbStore, Store};
 use rubicon_ledger::{
     Arguments, Claim, Claimed, Command, Effect, Env, Impact, Ledger, OperationId, Options, Owner, Planning, Projection,
@@ -26,6 +26,8 @@ type Failed = Box<dyn Error + Send + Sync>;
 
 /// Callers of each row.
 const CALLERS: [usize; 4] = [1, 16, 256, 1024];
+/// Turns of each row: disk, single commits and callers take turns, since a disk changes its mind within seconds.
+const TURNS: u32 = 4;
 /// What the disk is asked to sync.
 const BLOCK: usize = 4096;
 
@@ -51,9 +53,13 @@ fn main() -> Result<(), Failed> {
     );
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_time().build()?;
     for callers in CALLERS {
-        let part = span / 2;
-        let (disk, single) = (disk(folder, part)?, single(folder, part)?);
-        let row = runtime.block_on(many(folder, span, callers))?;
+        let (mut disk, mut single, mut row) = (Counted::default(), Counted::default(), Row::default());
+        for _ in 0..TURNS {
+            disk.add(syncs(folder, span / TURNS / 2)?);
+            single.add(commits(folder, span / TURNS / 2)?);
+            row.add(runtime.block_on(many(folder, span / TURNS, callers))?);
+        }
+        let (disk, single, row) = (disk.rate(), single.rate(), row.sum());
         println!(
             "{callers:>7} {disk:>10.0} {single:>10.0} {:>9.0} {:>11.1} {:>8.1} {:>7.1} {:>7} {:>12.2} {:>8.2} {:>8.2}",
             row.rate,
@@ -69,8 +75,8 @@ fn main() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Appends and syncs a second.
-fn disk(folder: &Path, span: Duration) -> Result<f64, Failed> {
+/// Appends and syncs, and the seconds they took.
+fn syncs(folder: &Path, span: Duration) -> Result<(f64, f64), Failed> {
     let path = folder.join("fsync.bin");
     let mut file = File::create(&path)?;
     let block = [7_u8; BLOCK];
@@ -80,9 +86,9 @@ fn disk(folder: &Path, span: Duration) -> Result<f64, Failed> {
         file.sync_data()?;
         syncs += 1.0;
     }
-    let rate = syncs / begun.elapsed().as_secs_f64();
+    let passed = begun.elapsed().as_secs_f64();
     fs::remove_file(path)?;
-    Ok(rate)
+    Ok((syncs, passed))
 }
 
 /// A new store in a file, which counts its syncs.
@@ -91,11 +97,11 @@ fn store(folder: &Path, syncs: &Arc<AtomicU64>) -> Result<RedbStore, Failed> {
     if path.exists() {
         fs::remove_file(&path)?;
     }
-    Ok(RedbStore::with_backend(RedbOptions::new([42; 32]), move |new| Counted::open(&path, new, &syncs))?)
+    Ok(RedbStore::with_backend(RedbOptions::new([42; 32]), move |new| Backend::open(&path, new, &syncs))?)
 }
 
-/// Claims a second where each is a commit of its own.
-fn single(folder: &Path, span: Duration) -> Result<f64, Failed> {
+/// Claims where each is a commit of its own, and the seconds they took.
+fn commits(folder: &Path, span: Duration) -> Result<(f64, f64), Failed> {
     let mut store = store(folder, &Arc::default())?;
     let claims = Claims::new()?;
     let env = Env { now: now(), boot: 1, secret: store.secret() };
@@ -106,16 +112,69 @@ fn single(folder: &Path, span: Duration) -> Result<f64, Failed> {
         store.persist(decision.writes)?;
         count += 1.0;
     }
-    Ok(count / begun.elapsed().as_secs_f64())
+    Ok((count, begun.elapsed().as_secs_f64()))
 }
 
+/// Things counted, and the seconds that they took.
+#[derive(Default)]
+struct Counted {
+    count: f64,
+    seconds: f64,
+}
+
+impl Counted {
+    fn add(&mut self, (count, seconds): (f64, f64)) {
+        self.count += count;
+        self.seconds += seconds;
+    }
+
+    fn rate(&self) -> f64 {
+        self.count / self.seconds
+    }
+}
+
+/// What the turns of a row came to.
+#[derive(Default)]
 struct Row {
+    took: Vec<Duration>,
+    seconds: f64,
+    commands: u64,
+    batches: u64,
+    syncs: u64,
+}
+
+struct Sum {
     rate: f64,
     batch: f64,
     syncs: u64,
     syncs_a_commit: f64,
     p50: f64,
     p99: f64,
+}
+
+impl Row {
+    fn add(&mut self, turn: Self) {
+        self.took.extend(turn.took);
+        self.seconds += turn.seconds;
+        self.commands += turn.commands;
+        self.batches += turn.batches;
+        self.syncs += turn.syncs;
+    }
+
+    fn sum(mut self) -> Sum {
+        self.took.sort_unstable();
+        let took = &self.took;
+        let at =
+            |share: f64| took.get((took.len() as f64 * share) as usize).map_or(0.0, |took| took.as_secs_f64() * 1e3);
+        Sum {
+            rate: took.len() as f64 / self.seconds,
+            batch: self.commands as f64 / self.batches as f64,
+            syncs: self.syncs,
+            syncs_a_commit: self.syncs as f64 / self.batches as f64,
+            p50: at(0.50),
+            p99: at(0.99),
+        }
+    }
 }
 
 /// Claims a second of so many callers at once.
@@ -146,16 +205,7 @@ async fn many(folder: &Path, span: Duration, callers: usize) -> Result<Row, Fail
     let passed = begun.elapsed().as_secs_f64();
     let (stats, syncs) = (ledger.stats(), syncs.load(Ordering::SeqCst) - before);
     ledger.close();
-    took.sort_unstable();
-    let at = |share: f64| took.get((took.len() as f64 * share) as usize).map_or(0.0, |took| took.as_secs_f64() * 1e3);
-    Ok(Row {
-        rate: took.len() as f64 / passed,
-        batch: stats.commands as f64 / stats.batches as f64,
-        syncs,
-        syncs_a_commit: syncs as f64 / stats.batches as f64,
-        p50: at(0.50),
-        p99: at(0.99),
-    })
+    Ok(Row { took, seconds: passed, commands: stats.commands, batches: stats.batches, syncs })
 }
 
 /// Claims, each of a payment of its own.
