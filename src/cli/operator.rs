@@ -259,18 +259,30 @@ pub(super) fn told(
         Ok(body) if as_json => (ExitCode::SUCCESS, writeln!(out, "{body}")),
         Ok(body) => (ExitCode::SUCCESS, write!(out, "{}", human(&body))),
         Err(Failure::Usage(message)) => {
-            crate::telemetry::say(&format!("rubicon {command}: {message}"));
+            crate::telemetry::say(&format!("rubicon {command}: {}", printable(&message)));
             (ExitCode::from(USAGE), Ok(()))
         }
         Err(Failure::Problem { message, answer }) => {
-            crate::telemetry::say(&format!("rubicon {command}: {message}"));
+            crate::telemetry::say(&format!("rubicon {command}: {}", printable(&message)));
             let answer = answer.unwrap_or_else(|| json!({ "error": { "code": "not_reached", "message": message } }));
             (ExitCode::FAILURE, if as_json { writeln!(out, "{answer}") } else { Ok(()) })
         }
     };
-    // A reader that went away (a closed pipe) changes nothing about what was done.
-    let _ = written;
-    code
+    match written.and_then(|()| out.flush()) {
+        Ok(()) => code,
+        // A reader that went away changes nothing about what was done.
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => code,
+        Err(error) => {
+            crate::telemetry::say(&format!("rubicon {command}: the output could not be written: {error}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// A message with names and paths of others in it, fit for a terminal.
+fn printable(message: &str) -> String {
+    let one = |c: char| if c.is_control() && c != '\n' { c.escape_unicode().to_string() } else { c.to_string() };
+    message.chars().map(one).collect()
 }
 
 /// Text of a member; empty when it is null or absent.

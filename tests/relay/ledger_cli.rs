@@ -205,3 +205,17 @@ async fn the_readmes_lines_resolve_an_unknown() {
     }
     relay.stop().await;
 }
+
+#[tokio::test]
+async fn what_a_shell_hands_over_is_not_trusted() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
+    let missing = said(&["ledger", "verify", "--file", &path("no\u{1b}[31msuch")], Who::Nobody).await;
+    assert!(missing.code == 1 && !missing.all.contains('\u{1b}'), "{}", missing.all);
+    for reason in ["", "a\u{1b}[2Jb", "two\nlines"] {
+        let (from, file) = (path("from.redb"), path("to.redb"));
+        let args = ["ledger", "restore", "--from", &from, "--file", &file, "--by", "ana", "--reason", reason];
+        let refused = said(&args, Who::Nobody).await;
+        assert!(refused.code == 2 && refused.all.contains("--reason"), "{reason:?}: {}", refused.all);
+    }
+}

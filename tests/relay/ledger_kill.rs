@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::child::Serving;
 use crate::harness::{Answered, Http, client, send};
 use crate::setup::Setup;
+use crate::tool_server::ToolServer;
 
 fn text(tools: &str) -> String {
     Setup::primary("http://127.0.0.1:9").server("store = \"redb:data/rubicon.redb\"").tables(tools).text()
@@ -122,6 +123,38 @@ async fn a_full_disk_refuses_claims_and_nothing_else_until_there_is_room() {
     assert_eq!(get(&relay, "/readyz").await.json()["ledger"], "ok");
     let again = post(&relay, "/v1/executions", &claim(1, "c1")).await;
     assert_eq!(again.json()["lease_token"], first.json()["lease_token"], "nothing acknowledged was lost");
+    relay.stop().await;
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn an_outcome_that_finds_no_room_is_not_told_before_it_is_on_disk_and_the_tool_runs_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    // The claim fits on the disk, the answer does not.
+    let body = format!("\"{}\"", "x".repeat(6 << 20));
+    let tool = ToolServer::always(200, &body).await;
+    let tools = format!("[tool.charge]\nkey_fields = [\"/order\"]\nendpoint = {{ url = \"{}\" }}\n", tool.url("/"));
+    let four_mib_in_blocks = 4 << 11;
+    let relay = Serving::start_in(folder.path(), &text(&tools), &[], Some(four_mib_in_blocks)).await;
+    let call = json!({ "operation_id": "op_1", "arguments": { "order": 1 } });
+    let told = post(&relay, "/v1/tools/charge", &call).await;
+    let code = told.json()["error"]["code"].clone();
+    assert_eq!((told.status, &code), (503, &json!("outcome_not_recorded")), "{}", told.text());
+    let refused = post(&relay, "/v1/executions", &claim(2, "c2")).await;
+    assert_eq!(refused.status, 503, "{}", refused.text());
+    relay.make_room().await;
+    let until = tokio::time::Instant::now() + crate::harness::PATIENCE;
+    let again = loop {
+        let again = post(&relay, "/v1/tools/charge", &call).await;
+        if again.status == 200 {
+            break again;
+        }
+        assert_eq!(again.status, 503, "{}", again.text());
+        assert!(tokio::time::Instant::now() < until, "it was never recorded: {}", again.text());
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    };
+    assert!(again.text() == body && again.header("idempotent-replayed") == "true", "the stored bytes");
+    assert_eq!(tool.requests().len(), 1, "it ran once");
     relay.stop().await;
 }
 

@@ -116,6 +116,12 @@ pub(super) fn backup(opened: Box<Opened>, backup: &BackupArgs) -> Result<Value, 
 /// `restore`: the gap of the backup is opened and journaled in it before it gets the ledger's name, so that no relay can ever run over it
 /// as if nothing had happened since.
 pub(super) fn restore(restore: &RestoreArgs) -> Result<Value, Failure> {
+    // The journal keeps it for ever: what the admin side refuses is refused here.
+    for (option, text) in [("reason", &restore.reason), ("by", &restore.by)] {
+        if text.trim().is_empty() || text.chars().any(char::is_control) {
+            return Err(Failure::Usage(format!("--{option}: one line of text, and not an empty one")));
+        }
+    }
     let target = target(restore)?;
     let there = target.exists();
     // Held until the other one is in its place: no relay starts over it in between. Not read: it may be what is damaged.

@@ -54,7 +54,8 @@ pub(super) fn list(screen: Screen, body: &Value) -> String {
         let cells = vec![
             text(row, "key").to_owned(),
             state(row),
-            age(number(row, "age_ms")),
+            // A file has no clock, and so no ages.
+            row.get("age_ms").and_then(Value::as_u64).map(age).unwrap_or_default(),
             text(row, "tool").to_owned(),
             text(row, "tenant").to_owned(),
             text(row, "assigned_to").to_owned(),
