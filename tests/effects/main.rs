@@ -253,6 +253,21 @@ async fn without_faults_nearly_everything_runs() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_ends_whoever_reads_it_is_told_as_damaged() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let oracle = Oracle::start(&folder.path().join("effects.log")).await;
+    let mut relay = Relay::new(folder.path(), &oracle.url(""));
+    relay.start(None).await.stop().await;
+    assert!(relay.run(&["ledger", "verify"]).await.status.success());
+    // As the database does on some kinds of damage: it aborts, which nobody in that process can hold up.
+    let ended = relay.command(&["ledger", "verify"]).env("RUBICON_FAILPOINT", "ledger-file-open").output().await;
+    let ended = ended.expect("the binary runs");
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(1), "{ended:?}");
+    assert!(said.contains("damaged: reading it ended in an abort"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_oracle_sees_doubles_where_nobody_keeps_a_ledger() {
     let folder = tempfile::tempdir().expect("a folder");
     let log = folder.path().join("effects.log");

@@ -108,7 +108,7 @@ impl Relay {
         self.folder.join("rubicon.toml")
     }
 
-    fn command(&self, args: &[&str]) -> Command {
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_rubicon"));
         command.env_clear().env("KEY", KEY).env("TOKEN", TOKEN).args(args).arg("-c").arg(self.config());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
