@@ -129,7 +129,7 @@ fn machine_path(line: &str) -> Option<String> {
     let deep = here.matches('/').count() > 1;
     let found = homes.iter().chain(deep.then_some(&here)).find(|path| {
         line.match_indices(path.as_str()).any(|(at, _)| {
-            // `target/root/x` and `https://example.com/home/x` are somebody else's paths.
+            // A folder of such a name inside a longer path, or inside an address, is no place on a machine.
             let before = line[..at].chars().next_back();
             let after = line[at + path.len()..].chars().next();
             !before.is_some_and(|c| c.is_alphanumeric() || "_.-/".contains(c))
