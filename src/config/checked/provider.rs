@@ -23,8 +23,7 @@ fn default_base_url(kind: ProviderKind) -> Option<&'static str> {
     }
 }
 
-/// Headers that never go upstream from a caller: credentials, cookies, hop-by-hop (RFC 9110 section 7.6.1), what the relay's
-/// own HTTP client sets, and what would make the answer unreadable to it.
+/// Headers that never go upstream from a caller, beside [`FRAMING`]: credentials and cookies.
 const NEVER_FORWARDED: &[&str] = &[
     "authorization",
     "proxy-authorization",
@@ -34,6 +33,11 @@ const NEVER_FORWARDED: &[&str] = &[
     "api-key",
     "cookie",
     "set-cookie",
+];
+
+/// Headers of a message that this program sends: its own HTTP client makes them, or they would change what is sent or how the answer is
+/// read (RFC 9110 section 7.6.1 and the codings).
+pub(super) const FRAMING: &[&str] = &[
     "host",
     "content-length",
     "content-type",
@@ -211,7 +215,8 @@ fn header(node: &Node, name: &str, problems: &mut Problems<'_>) -> Option<Header
 }
 
 fn never_forwarded(header: &HeaderName, at: usize, key: &str, problems: &mut Problems<'_>) {
-    if NEVER_FORWARDED.contains(&header.as_str()) || header.as_str().starts_with("rubicon-") {
+    let never = |list: &[&str]| list.contains(&header.as_str());
+    if never(NEVER_FORWARDED) || never(FRAMING) || header.as_str().starts_with("rubicon-") {
         let why = "credentials, cookies, connection headers, the body's own and rubicon-* are never forwarded";
         problems.error(Code::HeaderNotAllowed, at, key, why);
     }

@@ -8,6 +8,7 @@ use super::super::node::Node;
 use super::super::problem::{Code, Problems};
 use super::super::secret::Secret;
 use super::super::settings::{ProbeSettings, ResultRule, ToolEndpoint};
+use super::provider::FRAMING;
 use super::{secrets, url};
 
 /// Rules of one list; each is looked at for every answer.
@@ -17,23 +18,8 @@ const HEADERS_MAX: usize = 32;
 /// What stands for the execution key in a probe's URL.
 const KEY: &str = "{key}";
 
-/// Headers that the relay sets itself, or that would make call or answer something else than it takes them for.
-const OWN: &[&str] = &[
-    "host",
-    "content-length",
-    "content-type",
-    "content-encoding",
-    "accept-encoding",
-    "connection",
-    "keep-alive",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-    "expect",
-    "idempotency-key",
-];
+/// Beside [`FRAMING`] and its own `rubicon-` headers the relay sets this one itself.
+const EXECUTION_KEY: &str = "idempotency-key";
 
 /// `endpoint`.
 pub(super) fn endpoint(tool: &Node, problems: &mut Problems<'_>, sources: &Sources<'_>) -> Option<ToolEndpoint> {
@@ -101,7 +87,8 @@ fn headers(node: &Node, problems: &mut Problems<'_>, sources: &Sources<'_>) -> V
             problems.error(Code::InvalidValue, field.at, &field.key, "is not a header's name");
             continue;
         };
-        if OWN.contains(&header.as_str()) || header.as_str().starts_with("rubicon-") {
+        let name = header.as_str();
+        if FRAMING.contains(&name) || name == EXECUTION_KEY || name.starts_with("rubicon-") {
             let message =
                 "the relay sets connection headers, those of the body, `idempotency-key` and rubicon-* itself";
             problems.error(Code::HeaderNotAllowed, field.at, &field.key, message);
